@@ -1,0 +1,80 @@
+"""A loaded model: one batch function with everything the server must know about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from loaders.signature import InputSpec, OutputSpec, TabularInput
+
+PredictFn = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelHandle:
+    """A model that is ready to predict.
+
+    `predict` takes a list of prepared rows and gives one result per row, in order. `parameters` names the
+    request options that it understands, passed to it as keyword arguments. `metadata` is what the bundle said,
+    for information. `warnings`: what the operator should know, shown at the start.
+
+    *Thread:* only the worker thread calls `predict_batch` and `close`.
+    """
+
+    name: str
+    version: str
+    fmt: str
+    predict: PredictFn
+    input: InputSpec = field(default_factory=TabularInput)
+    output: OutputSpec = field(default_factory=OutputSpec)
+    path: Path | None = None
+    device: str = "cpu"
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    parameters: frozenset[str] = frozenset()
+    warnings: tuple[str, ...] = ()
+    release: Callable[[], None] | None = None
+
+    def predict_batch(self, rows: Sequence[Any], parameters: Mapping[str, Any] | None = None) -> list[Any]:
+        """One result per row, in the order of `rows`; whatever the model raises comes through.
+
+        rows: 1 <= len(rows), all prepared for `input` and of one shape (texts may differ in length).
+        A result that is not a sequence is handed on unchanged: the batcher counts and refuses it.
+        """
+        results = self.predict(list(rows), **(parameters or {}))
+        if isinstance(results, np.ndarray) and results.ndim > 0:
+            return list(results)
+        return results  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """Free what the model holds; it must not be called afterwards."""
+        if self.release is not None:
+            self.release()
+
+    @classmethod
+    def from_callable(
+        cls,
+        fn: PredictFn,
+        *,
+        name: str,
+        version: str = "1",
+        input: InputSpec | None = None,
+        output: OutputSpec | None = None,
+        parameters: Sequence[str] = (),
+    ) -> ModelHandle:
+        """Serve any function from a list of rows to one result per row.
+
+        Without `input`, a row is a float64 array of any width.
+        """
+        return cls(
+            name=name,
+            version=version,
+            fmt="callable",
+            predict=fn,
+            input=input or TabularInput(),
+            output=output or OutputSpec(),
+            parameters=frozenset(parameters),
+        )

@@ -1,0 +1,128 @@
+"""Everything that can go wrong with a request, as one shallow tree of exceptions that carry data.
+
+None of them knows a status code: `service.http.problems` maps them, and a test checks that the map is complete.
+The text of an exception goes to the client: it says what was wrong, where, what is allowed and which setting
+changes it, and never holds a path, a traceback or the input itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class JitneyError(Exception):
+    """Base of every error that a request can end with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong with the input. `loc`: where, e.g. `instances[3][0]`; `msg`: what."""
+
+    loc: str
+    msg: str
+
+
+class MalformedBody(JitneyError):
+    """The body cannot be parsed at all."""
+
+
+class UnsupportedMedia(JitneyError):
+    """The content type or encoding is not one that is understood here."""
+
+
+class InvalidInput(JitneyError):
+    """The body parses, but is not valid input for this model. `faults`: at least one."""
+
+    def __init__(self, *faults: Fault) -> None:
+        super().__init__(faults[0].msg)
+        self.faults = faults
+
+    @classmethod
+    def at(cls, loc: str, msg: str) -> InvalidInput:
+        """The error for a single fault."""
+        return cls(Fault(loc, msg))
+
+
+class TooLarge(JitneyError):
+    """Something is over its limit. `setting`: the environment variable that sets the limit."""
+
+    def __init__(self, what: str, limit: int, setting: str) -> None:
+        super().__init__(f"{what} is over the limit of {limit} ({setting})")
+        self.limit = limit
+        self.setting = setting
+
+
+class UnknownModel(JitneyError):
+    """The path names a model or version that is not served here."""
+
+
+class VersionMismatch(JitneyError):
+    """The body asks for a version that is not the one served here."""
+
+    def __init__(self, asked: str, served: str) -> None:
+        super().__init__(f"model_version {asked!r} was asked for, but version {served!r} is served here")
+        self.asked = asked
+        self.served = served
+
+
+class QueueFull(JitneyError):
+    """There is no room for all rows of the request; none was queued.
+
+    `retry_after_s`: when the backlog is expected to have gone down, seconds.
+    """
+
+    def __init__(self, rows: int, queued: int, limit: int, retry_after_s: float) -> None:
+        super().__init__(
+            f"the queue holds {queued} rows and has no room for {rows} more: the limit is {limit} (MAX_QUEUE_SIZE)"
+        )
+        self.rows = rows
+        self.queued = queued
+        self.limit = limit
+        self.retry_after_s = retry_after_s
+
+
+class NotReady(JitneyError):
+    """The model is still loading, or could not be loaded."""
+
+
+class Draining(JitneyError):
+    """The service is stopping and takes no new work."""
+
+
+class WorkerDead(JitneyError):
+    """The thread that owns the model has ended; nobody would answer."""
+
+
+class DeadlineExceeded(JitneyError):
+    """The request's deadline passed. `waited_s`: seconds between admission and giving up."""
+
+    def __init__(self, waited_s: float) -> None:
+        super().__init__(
+            f"no answer within {waited_s * 1000:.0f} ms (timeout_ms of the request, at most REQUEST_TIMEOUT_MS)"
+        )
+        self.waited_s = waited_s
+
+
+class ClientGone(JitneyError):
+    """The caller closed its connection while it waited."""
+
+
+class PredictionFailed(JitneyError):
+    """Base of the errors that are the model's fault. `rows`: indices of the caller's own rows, in order."""
+
+    def __init__(self, message: str, rows: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.rows = tuple(rows)
+
+
+class ModelFailed(PredictionFailed):
+    """The model raised on these rows, also when they were alone."""
+
+
+class OutputCountMismatch(PredictionFailed):
+    """The model answered with a different number of results than it was given rows."""
+
+
+class NonFiniteOutput(PredictionFailed):
+    """The model answered with NaN or infinity, which JSON cannot hold."""
