@@ -14,13 +14,15 @@ from loaders.signature import InputSpec, OutputSpec, TabularInput
 PredictFn = Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ModelHandle:
     """A model that is ready to predict.
 
     `predict` takes a list of prepared rows and gives one result per row, in order. `parameters` names the
     request options that it understands, passed to it as keyword arguments. `metadata` is what the bundle said,
     for information. `warnings`: what the operator should know, shown at the start.
+
+    Handles are compared by identity: two loads of one file are two models.
 
     *Thread:* only the worker thread calls `predict_batch` and `close`.
     """

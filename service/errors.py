@@ -109,7 +109,12 @@ class ClientGone(JitneyError):
 
 
 class PredictionFailed(JitneyError):
-    """Base of the errors that are the model's fault. `rows`: indices of the caller's own rows, in order."""
+    """Base of the errors that are the model's fault.
+
+    `rows`: indices of the caller's own rows that failed, ascending. `reason`: the word that metrics count it under.
+    """
+
+    reason = "model"
 
     def __init__(self, message: str, rows: Sequence[int] = ()) -> None:
         super().__init__(message)
@@ -120,9 +125,25 @@ class ModelFailed(PredictionFailed):
     """The model raised on these rows, also when they were alone."""
 
 
+class OutOfMemory(PredictionFailed):
+    """A single row of this request does not fit into memory."""
+
+    reason = "oom"
+
+
+class SchedulerFailed(PredictionFailed):
+    """The scheduler raised, or chose what it must not choose, while these rows were at the front."""
+
+    reason = "scheduler"
+
+
 class OutputCountMismatch(PredictionFailed):
     """The model answered with a different number of results than it was given rows."""
+
+    reason = "output_count"
 
 
 class NonFiniteOutput(PredictionFailed):
     """The model answered with NaN or infinity, which JSON cannot hold."""
+
+    reason = "non_finite"

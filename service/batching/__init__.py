@@ -1,0 +1,1 @@
+"""Dynamic batching with plain threads; knows nothing of HTTP, models or settings."""

@@ -1,0 +1,185 @@
+"""The gate between request threads and the worker: who may enter, and how many are inside."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import Protocol
+
+from service.batching.tickets import Row, Ticket
+from service.errors import Draining, JitneyError, NotReady, QueueFull, WorkerDead
+
+
+class WorkerState(StrEnum):
+    """The life of a batcher; it only ever moves down this list. The values are words of the health answer."""
+
+    NEW = "new"
+    STARTING = "starting"
+    RUNNING = "running"
+    DRAINING = "draining"
+    STOPPED = "stopped"
+    DEAD = "dead"
+
+
+class Signal(StrEnum):
+    """What the worker finds in its inbox beside requests."""
+
+    WAKE = "wake"
+    STOP = "stop"
+
+
+class Inbox(Protocol):
+    """The part of `queue.Queue` that is used; a test puts one here that moves a clock instead of waiting."""
+
+    def put(self, item: Ticket | Signal) -> None: ...
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Ticket | Signal: ...
+
+    def qsize(self) -> int: ...
+
+
+class Arrival:
+    """One request that is being read or prepared. Releasing it twice is harmless."""
+
+    __slots__ = ("_admission", "counted")
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self.counted = True
+
+    def release(self) -> None:
+        """The request will not reach the queue: nobody needs to wait for it."""
+        self._admission.dismiss(self)
+
+
+class Admission:
+    """Counts rows and refuses what must not enter, each in one step under one lock.
+
+    The lock guards `state`, `queued`, `on_the_way`, `abandons`, and `waiting` and `abandoned` of every ticket.
+    `outstanding` holds every admitted request that its caller has not left yet; single dictionary operations on it
+    are atomic, so callers leave without the lock.
+    """
+
+    def __init__(self, inbox: Inbox, max_queue_size: int, wake_on_dismissal: bool) -> None:
+        self._lock = threading.Lock()
+        self._inbox = inbox
+        self._max_queue_size = max_queue_size
+        self._wake_on_dismissal = wake_on_dismissal
+        self._pid = os.getpid()
+        self.state = WorkerState.NEW
+        self.cause: BaseException | None = None
+        self.queued = 0
+        self.on_the_way = 0
+        self.abandons = 0
+        self.outstanding: dict[Ticket, None] = {}
+
+    def announce(self) -> Arrival:
+        """Tell the eager policy that a request is on its way to the queue."""
+        with self._lock:
+            self.on_the_way += 1
+        return Arrival(self)
+
+    def dismiss(self, arrival: Arrival) -> None:
+        """Undo `announce` for a request that never reached the queue."""
+        with self._lock:
+            last = self._uncount(arrival)
+        if last and self._wake_on_dismissal:
+            self._inbox.put(Signal.WAKE)
+
+    def admit(self, ticket: Ticket, arrival: Arrival | None, retry_after_s: Callable[[int], float]) -> None:
+        """Queue all rows of a request, or raise and queue none.
+
+        Raises NotReady, Draining, WorkerDead, or QueueFull with `retry_after_s(rows inside)`.
+        """
+        if os.getpid() != self._pid:
+            raise NotReady("this batcher was made before a fork; make and start one in the child process")
+        rows = ticket.waiting
+        with self._lock:
+            self._refuse_unless_running()
+            room = self.queued + rows <= self._max_queue_size
+            queued = self.queued
+            if room:
+                self.queued += rows
+                self.outstanding[ticket] = None
+                if arrival is not None:
+                    self._uncount(arrival)
+                self._inbox.put(ticket)
+        if not room:
+            raise QueueFull(rows, queued, self._max_queue_size, retry_after_s(queued))
+
+    def claim(self, rows: list[Row], now: float) -> bool:
+        """Take rows out of the queue for a batch: all of them, or none if one of them is not wanted any more."""
+        with self._lock:
+            if any(row.ticket.expired(now) for row in rows):
+                return False
+            for row in rows:
+                row.ticket.waiting -= 1
+            self.queued -= len(rows)
+            return True
+
+    def abandon(self, ticket: Ticket) -> bool:
+        """The caller leaves without its answer; the room of its waiting rows is free at once.
+
+        False when the answer is there already: then the caller must take it.
+        """
+        with self._lock:
+            if ticket.done.is_set():
+                return False
+            ticket.abandoned = True
+            self.abandons += 1
+            self._free(ticket)
+            return True
+
+    def give_up(self, tickets: Iterable[Ticket]) -> None:
+        """The worker has failed these requests; their other rows need not run."""
+        with self._lock:
+            for ticket in tickets:
+                self._free(ticket)
+
+    def leave(self, ticket: Ticket) -> None:
+        """The caller has its outcome."""
+        self.outstanding.pop(ticket, None)
+
+    def advance(self, state: WorkerState, *, cause: BaseException | None = None) -> bool:
+        """Move on to `state`; False when the batcher is there already or beyond it."""
+        order = list(WorkerState)
+        with self._lock:
+            if order.index(state) <= order.index(self.state):
+                return False
+            self.state = state
+            if cause is not None:
+                self.cause = cause
+            return True
+
+    def fail_everyone(self, error: Callable[[], JitneyError]) -> None:
+        """Answer every request that is still inside; call it once no more can enter."""
+        with self._lock:
+            unanswered = [ticket for ticket in list(self.outstanding) if not ticket.done.is_set()]
+            for ticket in unanswered:
+                ticket.fail(error())
+                self._free(ticket)
+        for ticket in unanswered:
+            ticket.done.set()
+
+    def _refuse_unless_running(self) -> None:
+        if self.state is WorkerState.RUNNING:
+            return
+        if self.state in (WorkerState.NEW, WorkerState.STARTING):
+            raise NotReady("the model is still loading")
+        if self.state is WorkerState.DEAD:
+            raise WorkerDead("the inference worker has ended and is being replaced") from self.cause
+        raise Draining("the service is stopping and takes no new work")
+
+    def _uncount(self, arrival: Arrival) -> bool:
+        """Whether this was the last request on its way."""
+        if not arrival.counted:
+            return False
+        arrival.counted = False
+        self.on_the_way -= 1
+        return self.on_the_way == 0
+
+    def _free(self, ticket: Ticket) -> None:
+        self.queued -= ticket.waiting
+        ticket.waiting = 0

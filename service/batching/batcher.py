@@ -1,0 +1,263 @@
+"""`ThreadedBatcher`: rows of independent callers in, full batches through the model, each caller its own answer out."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from service.batching.admission import Admission, Arrival, Inbox, Signal, WorkerState
+from service.batching.lanes import Lanes
+from service.batching.listeners import NullListener
+from service.batching.policy import BatchPolicy
+from service.batching.schedulers import make_scheduler
+from service.batching.tickets import Answer, BatchInfo, Ticket
+from service.batching.worker import BatchListener, Worker
+from service.errors import ClientGone, DeadlineExceeded, JitneyError, PredictionFailed, QueueFull, WorkerDead
+
+# How often a waiting request looks whether its client is still there, seconds.
+GONE_CHECK_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class BatcherStatus:
+    """A snapshot for health reports. Times in seconds; None where nothing has happened yet."""
+
+    state: WorkerState
+    alive: bool
+    queued: int
+    oldest_wait_s: float
+    busy_s: float
+    last_batch_age_s: float | None
+    effective_max_batch_size: int
+    cause: BaseException | None
+
+
+class ThreadedBatcher:
+    """Batches the rows of many threads into calls of one function, made by one worker thread.
+
+    `predict(rows)` gets a list of 1 to `max_batch_size` rows and gives one result per row, in order; rows submitted
+    under a `key` reach `predict(rows, key)`, and only rows of equal keys share a batch. A batch leaves when
+    `max_batch_size` rows wait, when `max_batch_tokens` is used up (rows times longest row), when its oldest row has
+    waited `max_batch_latency_s` since `submit`, or on `close`; `policy="eager"` also lets it leave as soon as the
+    worker is free. `scheduler`: "fifo", "length_aware", "grouped" or a registered name. `max_queue_size`: rows
+    admitted and not yet in a batch. `default_timeout_s`: how long `submit` waits at most when it is not told.
+    `length_of`: a row's length in tokens, for schedulers and the budget. `on_start` runs on the worker thread before
+    the first batch. `listener` hears of batches and failures. `clock` and `inbox` are for tests.
+
+    Use it as a context manager, or call `start` and `close`. It belongs to the process that made it: after a fork
+    it refuses to work in the child.
+
+    *Thread:* any thread may call any method.
+    """
+
+    def __init__(
+        self,
+        predict: Callable[..., Any],
+        *,
+        max_batch_size: int = 32,
+        max_batch_latency_s: float = 0.005,
+        max_batch_tokens: int | None = None,
+        policy: str = BatchPolicy.WINDOW,
+        scheduler: str = "fifo",
+        max_queue_size: int = 1024,
+        default_timeout_s: float = 30.0,
+        length_of: Callable[[Any], int] | None = None,
+        on_start: Callable[[], None] = lambda: None,
+        listener: BatchListener | None = None,
+        name: str = "jitney",
+        clock: Callable[[], float] = time.monotonic,
+        inbox: Inbox | None = None,
+    ) -> None:
+        _check("max_batch_size", max_batch_size, 1)
+        _check("max_queue_size", max_queue_size, 1)
+        _check("max_batch_latency_s", max_batch_latency_s, 0)
+        _check("default_timeout_s", default_timeout_s, 0)
+        if max_batch_tokens is not None:
+            _check("max_batch_tokens", max_batch_tokens, 1)
+        self._predict = predict
+        self._max_batch_latency_s = max_batch_latency_s
+        self._default_timeout_s = default_timeout_s
+        self._length_of = length_of
+        self._name = name
+        self._clock = clock
+        self._inbox: Inbox = queue.Queue() if inbox is None else inbox
+        batch_policy = BatchPolicy(policy)
+        self._admission = Admission(self._inbox, max_queue_size, batch_policy is BatchPolicy.EAGER)
+        self._worker = Worker(
+            self._admission,
+            self._inbox,
+            self._call,
+            lanes=Lanes(quantum=max_batch_size, latency_s=max_batch_latency_s, policy=batch_policy),
+            scheduler=make_scheduler(scheduler),
+            max_batch_size=max_batch_size,
+            max_batch_tokens=max_batch_tokens,
+            listener=listener or NullListener(),
+            on_start=on_start,
+            clock=clock,
+        )
+        self._thread: threading.Thread | None = None
+
+    def __repr__(self) -> str:
+        admission = self._admission
+        return (
+            f"<ThreadedBatcher {self._name!r} {admission.state} queued={admission.queued}"
+            f" inside={len(admission.outstanding)} on_the_way={admission.on_the_way} {self._worker.ceiling!r}>"
+        )
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start the worker thread; does nothing when it has been started before."""
+        if not self._admission.advance(WorkerState.STARTING):
+            return
+        thread = threading.Thread(target=self._worker.run, name=f"{self._name}-worker", daemon=True)
+        try:
+            thread.start()
+        except BaseException as error:
+            self._admission.advance(WorkerState.DEAD, cause=error)
+            raise
+        self._thread = thread
+
+    def close(self, timeout_s: float = 30.0) -> bool:
+        """Take no new work, answer everything that was admitted, and stop the worker thread.
+
+        Returns False when the worker did not end within `timeout_s` seconds; then everyone who still waits gets
+        `WorkerDead`. Calling it again is harmless.
+        """
+        self._admission.advance(WorkerState.DRAINING)
+        thread = self._thread
+        if thread is None:
+            self._admission.advance(WorkerState.STOPPED)
+            return True
+        self._inbox.put(Signal.STOP)
+        thread.join(timeout_s)
+        if thread.is_alive():
+            self._admission.advance(WorkerState.DEAD)
+            self._admission.fail_everyone(lambda: WorkerDead("the batcher was closed before the model answered"))
+            return False
+        return True
+
+    def submit(
+        self,
+        rows: Sequence[Any],
+        timeout_s: float | None = None,
+        *,
+        key: Hashable = None,
+        lengths: Sequence[int] | None = None,
+    ) -> list[Any]:
+        """One result per row, in the order of `rows`; blocks until they are there.
+
+        Raises QueueFull, NotReady, Draining or WorkerDead when nothing was queued; DeadlineExceeded after
+        `timeout_s` seconds; a PredictionFailed naming the rows when the model failed on them.
+        """
+        return self.ask(rows, timeout_s, key=key, lengths=lengths).results
+
+    def ask(
+        self,
+        rows: Sequence[Any],
+        timeout_s: float | None = None,
+        *,
+        key: Hashable = None,
+        lengths: Sequence[int] | None = None,
+        arrival: Arrival | None = None,
+        is_gone: Callable[[], bool] | None = None,
+    ) -> Answer:
+        """Like `submit`, but tells about the batches too.
+
+        `arrival`: what `announce` gave for this request. `is_gone` is asked now and then while waiting; when it says
+        True the rows are withdrawn and ClientGone is raised.
+        """
+        now = self._clock()
+        if len(rows) == 0:
+            return Answer([], [], now)
+        if lengths is None:
+            lengths = [1] * len(rows) if self._length_of is None else [self._length_of(row) for row in rows]
+        patience_s = self._default_timeout_s if timeout_s is None else timeout_s
+        ticket = Ticket.of(rows, lengths, key=key, enqueued_at=now, deadline=now + patience_s)
+        self._admission.admit(ticket, arrival, self._retry_after_s)
+        try:
+            self._wait(ticket, is_gone)
+        finally:
+            self._admission.leave(ticket)
+        return _outcome(ticket)
+
+    def announce(self) -> Arrival:
+        """Say that a request is being read or prepared; the eager policy waits for it.
+
+        Hand the result to `ask`, or release it when the request does not get that far.
+        """
+        return self._admission.announce()
+
+    def status(self) -> BatcherStatus:
+        """A snapshot; takes no lock and never waits."""
+        now = self._clock()
+        worker, admission, thread = self._worker, self._admission, self._thread
+        busy_since, last_batch_at = worker.busy_since, worker.last_batch_at
+        oldest = next((ticket for ticket in list(admission.outstanding) if ticket.waiting), None)
+        return BatcherStatus(
+            state=admission.state,
+            alive=thread is not None and thread.is_alive() and admission.state is not WorkerState.DEAD,
+            queued=admission.queued,
+            oldest_wait_s=0.0 if oldest is None else max(0.0, now - oldest.enqueued_at),
+            busy_s=0.0 if busy_since is None else max(0.0, now - busy_since),
+            last_batch_age_s=None if last_batch_at is None else max(0.0, now - last_batch_at),
+            effective_max_batch_size=worker.ceiling.rows,
+            cause=admission.cause,
+        )
+
+    def _call(self, key: Hashable, rows: list[Any]) -> Any:
+        return self._predict(rows) if key is None else self._predict(rows, key)
+
+    def _wait(self, ticket: Ticket, is_gone: Callable[[], bool] | None) -> None:
+        """Return when the ticket is done; raise when its deadline passes or its client leaves first."""
+        while True:
+            left_s = ticket.deadline - self._clock()
+            if ticket.done.wait(max(0.0, left_s if is_gone is None else min(left_s, GONE_CHECK_S))):
+                return
+            error: JitneyError
+            if self._clock() >= ticket.deadline:
+                error = DeadlineExceeded(self._clock() - ticket.enqueued_at)
+            elif is_gone is not None and is_gone():
+                error = ClientGone("the client closed its connection")
+            else:
+                continue
+            if self._admission.abandon(ticket):
+                raise error
+            return
+
+    def _retry_after_s(self, queued: int) -> float:
+        """When the rows that are inside now will have been served, at the pace measured so far; seconds."""
+        return max(self._max_batch_latency_s, queued * self._worker.row_s)
+
+
+def _outcome(ticket: Ticket) -> Answer:
+    failure = ticket.failure
+    if failure is None:
+        return Answer(ticket.results, _filled(ticket.batches), ticket.enqueued_at)
+    if isinstance(failure, PredictionFailed):
+        failure.rows = tuple(sorted(ticket.failed_rows))
+    raise failure
+
+
+def _filled(batches: list[BatchInfo | None]) -> list[BatchInfo]:
+    return [info for info in batches if info is not None]
+
+
+def _check(name: str, value: float, least: float) -> None:
+    if isinstance(value, bool) or not value >= least:
+        raise ValueError(f"{name} must be at least {least}, not {value!r}")
+
+
+__all__ = ["Answer", "Arrival", "BatchInfo", "BatcherStatus", "QueueFull", "ThreadedBatcher"]

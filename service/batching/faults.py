@@ -1,0 +1,43 @@
+"""What an exception of the model means for the batch that raised it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class FaultKind(StrEnum):
+    """The values are metric labels."""
+
+    MODEL = "model"  # some row may be at fault: split and retry
+    OUT_OF_MEMORY = "oom"  # the batch was too large: split, retry, and lower the ceiling
+    FATAL = "device"  # the device has lost its context: nothing will work again in this process
+
+
+# CUDA errors after which every further call of the process fails (CUDA runtime API, "sticky" errors).
+_STICKY = (
+    "device-side assert",
+    "illegal memory access",
+    "illegal instruction",
+    "misaligned address",
+    "unspecified launch failure",
+    "uncorrectable ECC",
+    "launch timed out",
+    "CUDA error: an illegal",
+    "context is destroyed",
+)
+
+
+def classify(error: Exception) -> FaultKind:
+    """Tell the three kinds apart by type and, for frameworks that raise plain RuntimeErrors, by message.
+
+    Names are compared instead of types, so that no framework is imported to ask.
+    """
+    names = {cls.__name__ for cls in type(error).__mro__}
+    if "MemoryError" in names or "OutOfMemoryError" in names:
+        return FaultKind.OUT_OF_MEMORY
+    text = str(error)
+    if any(sign in text for sign in _STICKY):
+        return FaultKind.FATAL
+    if "CUDA out of memory" in text or "Failed to allocate memory" in text or "CUBLAS_STATUS_ALLOC_FAILED" in text:
+        return FaultKind.OUT_OF_MEMORY
+    return FaultKind.MODEL

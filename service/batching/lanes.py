@@ -1,0 +1,204 @@
+"""Waiting rows, sorted into lanes. A lane holds rows that may share a batch; batches never mix lanes.
+
+Everything here belongs to the worker thread. The order inside a lane is first come first served by request,
+with one exception: a request larger than a batch gives up its turn after each batch's worth of rows and queues
+again behind the callers that came meanwhile, so that one bulk caller does not hold up single rows.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Hashable, Iterator
+from itertools import islice
+
+from service.batching.policy import BatchLimits, BatchPolicy
+from service.batching.schedulers import Fifo, Scheduler
+from service.batching.tickets import FlushReason, Row, Ticket
+
+# How often in a row a scheduler may leave out the row whose turn it is.
+MAX_PASSES = 16
+
+
+class Lane:
+    """The waiting requests of one compatibility key. `quantum`: rows a request may send before it queues again."""
+
+    def __init__(self, key: Hashable, quantum: int) -> None:
+        self.key = key
+        self.rows = 0
+        self._quantum = quantum
+        self._turns: OrderedDict[Ticket, None] = OrderedDict()
+        self._arrivals: deque[Ticket] = deque()
+        self._passes = 0
+
+    def __repr__(self) -> str:
+        return f"<Lane {self.key!r} rows={self.rows} requests={len(self._turns)}>"
+
+    def add(self, ticket: Ticket) -> None:
+        """Let a request queue at the end."""
+        ticket.credit = self._quantum
+        self._turns[ticket] = None
+        self._arrivals.append(ticket)
+        self.rows += ticket.unserved
+
+    def next_turn(self) -> Ticket:
+        """The request at the front; the lane must not be empty."""
+        return next(iter(self._turns))
+
+    def oldest(self) -> Ticket | None:
+        """The request that has waited longest and still has rows here; it need not be the one at the front."""
+        while self._arrivals and self._arrivals[0] not in self._turns:
+            self._arrivals.popleft()
+        return self._arrivals[0] if self._arrivals else None
+
+    def drop(self, now: float) -> None:
+        """Forget requests whose deadline has passed or whose caller is gone; their rows never reach the model."""
+        for ticket in [ticket for ticket in self._turns if ticket.expired(now)]:
+            self._forget(ticket)
+
+    def take(self, rows: list[Row], now: float) -> None:
+        """Remove rows that leave in a batch, and let requests that had their turn queue again."""
+        head = self.next_turn()
+        served_head = False
+        for row in rows:
+            ticket = row.ticket
+            row.taken = True
+            ticket.unserved -= 1
+            ticket.credit -= 1
+            self.rows -= 1
+            served_head = served_head or ticket is head
+            if ticket.unserved == 0:
+                del self._turns[ticket]
+            elif ticket.credit == 0:
+                ticket.credit = self._quantum
+                ticket.turn_at = now
+                self._turns.move_to_end(ticket)
+        self._passes = 0 if served_head else self._passes + 1
+
+    def in_order(self) -> Iterator[Row]:
+        """The waiting rows in the order in which they have their turn."""
+        later: list[Iterator[Row]] = []
+        for ticket in self._turns:
+            rows = ticket.untaken()
+            yield from islice(rows, ticket.credit)
+            if ticket.unserved > ticket.credit:
+                later.append(rows)
+        while later:
+            for rows in list(later):
+                turn = list(islice(rows, self._quantum))
+                yield from turn
+                if len(turn) < self._quantum:
+                    later.remove(rows)
+
+    def select(self, scheduler: Scheduler, limits: BatchLimits) -> list[Row]:
+        """The rows of the next batch; a scheduler that passed over the row at the front too often is overruled."""
+        if self._passes >= MAX_PASSES:
+            scheduler = Fifo()
+        waiting = list(islice(self.in_order(), max(limits.max_rows, scheduler.look_ahead(limits))))
+        positions = scheduler.select(waiting, limits)
+        _check_selection(positions, waiting, limits)
+        return [waiting[position] for position in positions]
+
+    def front(self, limits: BatchLimits) -> list[Row]:
+        """The rows that arrival order would send next: those that answer for a scheduler that fails."""
+        return list(islice(self.in_order(), limits.max_rows))
+
+    def is_over_tokens(self, limits: BatchLimits) -> bool:
+        """Whether the rows at the front already use up the token budget."""
+        if limits.max_tokens is None:
+            return False
+        longest = 0
+        for count, row in enumerate(islice(self.in_order(), limits.max_rows), start=1):
+            longest = max(longest, row.length)
+            if count * longest >= limits.max_tokens:
+                return True
+        return False
+
+    def _forget(self, ticket: Ticket) -> None:
+        del self._turns[ticket]
+        self.rows -= ticket.unserved
+        ticket.unserved = 0
+
+
+def _check_selection(positions: list[int], waiting: list[Row], limits: BatchLimits) -> None:
+    """Hold a scheduler to its promise: a wrong choice must never lose or double a row."""
+    if not positions or len(set(positions)) != len(positions):
+        raise ValueError("the scheduler chose no row, or one row twice")
+    if min(positions) < 0 or max(positions) >= len(waiting):
+        raise ValueError("the scheduler chose a row that is not there")
+    if not limits.fits(len(positions), max(waiting[position].length for position in positions)):
+        raise ValueError("the scheduler chose more than a batch may hold")
+
+
+class Lanes:
+    """All lanes of a batcher, and the decision which of them sends a batch now."""
+
+    def __init__(self, *, quantum: int, latency_s: float, policy: BatchPolicy) -> None:
+        self._quantum = quantum
+        self._latency_s = latency_s
+        self._policy = policy
+        self._lanes: dict[Hashable, Lane] = {}
+
+    def __repr__(self) -> str:
+        return f"<Lanes {list(self._lanes.values())!r}>"
+
+    def __bool__(self) -> bool:
+        return bool(self._lanes)
+
+    def add(self, ticket: Ticket) -> None:
+        """Put a request into its lane, which is made when it is the first of its kind."""
+        lane = self._lanes.get(ticket.key)
+        if lane is None:
+            lane = self._lanes[ticket.key] = Lane(ticket.key, self._quantum)
+        lane.add(ticket)
+
+    def drop_expired(self, now: float) -> None:
+        """Forget what nobody waits for any more."""
+        for lane in list(self._lanes.values()):
+            lane.drop(now)
+            self.tidy(lane)
+
+    def tidy(self, lane: Lane) -> None:
+        """Remove a lane that has emptied; keys are made from requests, so empty lanes must not pile up."""
+        if lane.rows == 0:
+            self._lanes.pop(lane.key, None)
+
+    def oldest(self) -> Ticket | None:
+        """The request that has waited longest."""
+        waiting = [ticket for lane in self._lanes.values() if (ticket := lane.oldest()) is not None]
+        return min(waiting, key=lambda ticket: ticket.enqueued_at, default=None)
+
+    def due_at(self) -> float | None:
+        """When the next latency trigger fires (clock reading, may have passed); None when nothing waits."""
+        oldest = self.oldest()
+        return None if oldest is None else oldest.enqueued_at + self._latency_s
+
+    def ready(
+        self, now: float, limits: BatchLimits, *, draining: bool, on_the_way: int
+    ) -> tuple[Lane, FlushReason] | None:
+        """The lane that sends a batch now and why: of those that may, the one whose front row queued first."""
+        best: tuple[float, Lane, FlushReason] | None = None
+        for lane in self._lanes.values():
+            reason = self._reason(lane, now, limits, draining=draining, on_the_way=on_the_way)
+            if reason is not None:
+                turn_at = lane.next_turn().turn_at
+                if best is None or turn_at < best[0]:
+                    best = (turn_at, lane, reason)
+        return None if best is None else best[1:]
+
+    def _reason(
+        self, lane: Lane, now: float, limits: BatchLimits, *, draining: bool, on_the_way: int
+    ) -> FlushReason | None:
+        oldest = lane.oldest()
+        if oldest is None:
+            return None
+        if lane.is_over_tokens(limits):
+            return FlushReason.TOKENS
+        if lane.rows >= limits.max_rows:
+            return FlushReason.SIZE
+        if draining:
+            return FlushReason.DRAIN
+        if now >= oldest.enqueued_at + self._latency_s:
+            return FlushReason.LATENCY
+        if self._policy is BatchPolicy.EAGER and on_the_way == 0:
+            return FlushReason.IDLE
+        return None

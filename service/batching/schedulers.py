@@ -1,0 +1,74 @@
+"""Which of a lane's waiting rows share the next batch.
+
+A scheduler sees the rows in the order in which they would be served first come first served, and names those
+that leave now. Whatever it chooses, the lane guarantees that the row whose turn it is leaves after at most
+`MAX_PASSES` further batches of its lane, so that a scheduler can be unfair but never starve anyone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from service.batching.policy import BatchLimits
+from service.batching.tickets import Row
+
+
+class Scheduler(Protocol):
+    """Chooses a batch.
+
+    `look_ahead(limits)`: how many waiting rows it wants to see. `select(rows, limits)`: rows is not empty and in
+    arrival order; the answer holds distinct positions in it, in the order in which the batch is to be laid out, and
+    is within `limits`. It is called with no lock held, on the worker thread; an exception fails the first rows only.
+    """
+
+    def look_ahead(self, limits: BatchLimits) -> int: ...
+
+    def select(self, rows: Sequence[Row], limits: BatchLimits) -> list[int]: ...
+
+
+class Fifo:
+    """Arrival order."""
+
+    def look_ahead(self, limits: BatchLimits) -> int:
+        """No further than the batch itself."""
+        return limits.max_rows
+
+    def select(self, rows: Sequence[Row], limits: BatchLimits) -> list[int]:
+        """The longest run from the front that fits."""
+        if limits.max_tokens is None:
+            return list(range(min(len(rows), limits.max_rows)))
+        longest = 0
+        for count, row in enumerate(rows):
+            longest = max(longest, row.length)
+            if not limits.fits(count + 1, longest):
+                return list(range(count))
+        return list(range(len(rows)))
+
+
+class LengthAware(Fifo):
+    """The batch of arrival order, longest row first. It changes the layout of a batch, never its cost."""
+
+    def select(self, rows: Sequence[Row], limits: BatchLimits) -> list[int]:
+        """Same rows as `Fifo`; ties keep arrival order."""
+        return sorted(super().select(rows, limits), key=lambda position: -rows[position].length)
+
+
+_FACTORIES: dict[str, Callable[[], Scheduler]] = {"fifo": Fifo, "length_aware": LengthAware}
+
+
+def register_scheduler(name: str, factory: Callable[[], Scheduler]) -> None:
+    """Make a scheduler available under `name`; a later registration replaces an earlier one."""
+    _FACTORIES[name] = factory
+
+
+def scheduler_names() -> list[str]:
+    """Every name that `make_scheduler` takes, sorted."""
+    return sorted(_FACTORIES)
+
+
+def make_scheduler(name: str) -> Scheduler:
+    """A new scheduler; raises ValueError that names the known ones."""
+    if name not in _FACTORIES:
+        raise ValueError(f"unknown scheduler {name!r}; known: {', '.join(scheduler_names())}")
+    return _FACTORIES[name]()

@@ -1,0 +1,148 @@
+"""What waits in the queue and what comes back: plain data, with one writer per field."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class FlushReason(StrEnum):
+    """Why a batch left when it did; the values are metric labels."""
+
+    SIZE = "size"  # the lane held as many rows as a batch may have
+    TOKENS = "tokens"  # the next row would have broken the token budget
+    LATENCY = "latency"  # the oldest row had waited its full time
+    IDLE = "idle"  # eager policy: the worker was free and nobody was on the way
+    DRAIN = "drain"  # the batcher is closing
+
+
+@dataclass(frozen=True, slots=True)
+class BatchInfo:
+    """How one batch ran; shared by all of its rows.
+
+    `size`: rows. `started_at`: clock reading when the model was called. `model_s`: seconds in the model, extra
+    runs included. `runs`: model calls, 1 unless the batch was split. `tokens`: sum of the rows' own lengths.
+    `padded_length`: the longest row, tokens; the batch cost `size * padded_length`.
+    """
+
+    batch_id: int
+    size: int
+    reason: FlushReason
+    started_at: float
+    model_s: float
+    runs: int
+    tokens: int
+    padded_length: int
+
+    @property
+    def padding_tokens(self) -> int:
+        """Tokens that were computed only because rows of different length shared the batch."""
+        return self.size * self.padded_length - self.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a request gets back. `results[i]` and `batches[i]` belong to the caller's row i.
+
+    `enqueued_at`: clock reading at admission, seconds; a row's queue time is `batches[i].started_at - enqueued_at`.
+    """
+
+    results: list[Any]
+    batches: list[BatchInfo]
+    enqueued_at: float
+
+    @property
+    def queue_s(self) -> float:
+        """The longest time that any row of the request waited for its batch, seconds."""
+        return max((info.started_at for info in self.batches), default=self.enqueued_at) - self.enqueued_at
+
+    @property
+    def model_s(self) -> float:
+        """Time in the model of the slowest batch that carried a row of the request, seconds."""
+        return max((info.model_s for info in self.batches), default=0.0)
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """One row of one request. `length`: its cost in tokens, at least 1. `taken`: worker only."""
+
+    ticket: Ticket
+    index: int
+    payload: Any
+    length: int = 1
+    taken: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """One request while it is in the batcher; it needs no lock of its own.
+
+    Writers: the request thread makes it and, holding the admission's lock, sets `abandoned`. The worker writes
+    results, batches and failures, and sets `done` last; after that nothing changes. `waiting` is written under
+    the admission's lock only. The last block of fields belongs to the lane, that is to the worker: `turn_at` is when
+    the request last queued up, `credit` how many rows it may still send before it must queue again, `unserved` how
+    many rows no batch has taken, `first` where the untaken ones begin.
+    """
+
+    key: Hashable
+    enqueued_at: float
+    deadline: float
+    rows: list[Row] = field(default_factory=list)
+    results: list[Any] = field(default_factory=list)
+    batches: list[BatchInfo | None] = field(default_factory=list)
+    failure: BaseException | None = None
+    failed_rows: list[int] = field(default_factory=list)
+    unanswered: int = 0
+    waiting: int = 0
+    abandoned: bool = False
+    done: threading.Event = field(default_factory=threading.Event)
+    turn_at: float = 0.0
+    credit: int = 0
+    unserved: int = 0
+    first: int = 0
+
+    @classmethod
+    def of(
+        cls, payloads: Sequence[Any], lengths: Sequence[int], *, key: Hashable, enqueued_at: float, deadline: float
+    ) -> Ticket:
+        """A ticket for `payloads`, one row each; `lengths` in tokens, as many as payloads."""
+        count = len(payloads)
+        ticket = cls(key, enqueued_at, deadline, turn_at=enqueued_at)
+        ticket.rows = [Row(ticket, index, payloads[index], lengths[index]) for index in range(count)]
+        ticket.results = [None] * count
+        ticket.batches = [None] * count
+        ticket.unanswered = ticket.waiting = ticket.unserved = count
+        return ticket
+
+    @property
+    def over(self) -> bool:
+        """Nobody needs the rest of its rows: the caller has left, or has its error already."""
+        return self.abandoned or self.failure is not None
+
+    def expired(self, now: float) -> bool:
+        """Its deadline has passed, or its caller is gone."""
+        return self.over or now >= self.deadline
+
+    def untaken(self) -> Iterator[Row]:
+        """The rows that no batch has taken, in the caller's order. *Thread:* worker."""
+        while self.first < len(self.rows) and self.rows[self.first].taken:
+            self.first += 1
+        for position in range(self.first, len(self.rows)):
+            if not self.rows[position].taken:
+                yield self.rows[position]
+
+    def answer(self, row: Row, result: Any, info: BatchInfo) -> None:
+        """Record a row's own result. *Thread:* worker."""
+        self.results[row.index] = result
+        self.batches[row.index] = info
+        self.unanswered -= 1
+
+    def fail(self, error: BaseException, row: Row | None = None) -> None:
+        """Record the first error; `row` when a row of its own caused it. *Thread:* worker, or whoever ends it."""
+        if self.failure is None:
+            self.failure = error
+        if row is not None:
+            self.failed_rows.append(row.index)

@@ -1,0 +1,229 @@
+"""The one thread that owns the model: it collects rows, runs batches, and wakes the callers."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import queue
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol
+
+from service.batching.admission import Admission, Inbox, Signal, WorkerState
+from service.batching.ceiling import Ceiling
+from service.batching.faults import FaultKind
+from service.batching.isolation import run_isolated
+from service.batching.lanes import Lane, Lanes
+from service.batching.policy import BatchLimits
+from service.batching.schedulers import Scheduler
+from service.batching.tickets import BatchInfo, FlushReason, Row, Ticket
+from service.errors import PredictionFailed, SchedulerFailed, WorkerDead
+
+_log = logging.getLogger("jitney.worker")
+
+# With nothing to do the worker waits for its inbox this long at a time; the stop signal wakes it earlier.
+IDLE_WAIT_S = 60.0
+
+
+class BatchListener(Protocol):
+    """Hears what the worker does. Called on the worker thread, with no lock held.
+
+    `on_batch`: a batch has run and its callers are awake; `waits_s` is each row's time in the queue, `errors` has one
+    entry for each row that failed. `on_split`: a model call on `size` rows failed and is split. `on_death`: the worker
+    has ended by `cause`, everyone has been answered, and the thread is about to end.
+    """
+
+    def on_batch(
+        self, info: BatchInfo, key: Hashable, waits_s: Sequence[float], errors: Sequence[PredictionFailed]
+    ) -> None: ...
+
+    def on_split(self, kind: FaultKind, size: int, key: Hashable) -> None: ...
+
+    def on_death(self, cause: BaseException) -> None: ...
+
+
+class Worker:
+    """Everything that the worker thread does; `run` is the body of the thread.
+
+    `predict(key, payloads)` calls the model. `busy_since` and `last_batch_at` are clock readings for the health
+    report, written here only.
+    """
+
+    def __init__(
+        self,
+        admission: Admission,
+        inbox: Inbox,
+        predict: Callable[[Hashable, list[Any]], Any],
+        *,
+        lanes: Lanes,
+        scheduler: Scheduler,
+        max_batch_size: int,
+        max_batch_tokens: int | None,
+        listener: BatchListener,
+        on_start: Callable[[], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._admission = admission
+        self._inbox = inbox
+        self._predict = predict
+        self._lanes = lanes
+        self._scheduler = scheduler
+        self._max_batch_tokens = max_batch_tokens
+        self._listener = listener
+        self._on_start = on_start
+        self._clock = clock
+        self._batch_ids = itertools.count(1)
+        self._seen_abandons = 0
+        self._draining = False
+        self.ceiling = Ceiling(max_batch_size)
+        self.row_s = 0.0
+        self.busy_since: float | None = None
+        self.last_batch_at: float | None = None
+
+    def run(self) -> None:
+        """Load, serve until told to stop, and leave nobody waiting whatever happens."""
+        try:
+            self._on_start()
+            self._admission.advance(WorkerState.RUNNING)
+            while not (self._draining and not self._lanes):
+                self._turn()
+        except BaseException as error:
+            # The last line of the thread: whatever ended it, everyone who waits is told.
+            self._end(WorkerState.DEAD, error)
+            _log.critical("the inference worker has ended", exc_info=error)
+            self._listener.on_death(error)
+        else:
+            self._end(WorkerState.STOPPED, None)
+
+    def _end(self, state: WorkerState, cause: BaseException | None) -> None:
+        self._admission.advance(state, cause=cause)
+        self.busy_since = None
+        self._admission.fail_everyone(lambda: WorkerDead("the inference worker ended before it answered"))
+
+    def _turn(self) -> None:
+        """Receive what has come, then send at most one batch."""
+        self._receive(self._patience())
+        # The inbox is drained before the clock is read: reading it first would judge a backlog by a stale time.
+        now = self._clock()
+        if self._admission.abandons != self._seen_abandons:
+            self._seen_abandons = self._admission.abandons
+            self._lanes.drop_expired(now)
+        limits = BatchLimits(self.ceiling.rows, self._max_batch_tokens)
+        ready = self._lanes.ready(now, limits, draining=self._draining, on_the_way=self._admission.on_the_way)
+        if ready is not None:
+            lane, reason = ready
+            rows = self._claim(lane, limits)
+            self._lanes.tidy(lane)
+            if rows:
+                self._serve(lane, rows, reason)
+
+    def _patience(self) -> float:
+        """How long the worker may wait for a message, seconds."""
+        if self._draining:
+            return 0.0
+        due_at = self._lanes.due_at()
+        if due_at is None:
+            return IDLE_WAIT_S
+        limits = BatchLimits(self.ceiling.rows, self._max_batch_tokens)
+        now = self._clock()
+        if self._lanes.ready(now, limits, draining=False, on_the_way=self._admission.on_the_way) is not None:
+            return 0.0
+        return max(0.0, due_at - now)
+
+    def _receive(self, patience_s: float) -> None:
+        """Wait for one message, then take all that are there."""
+        try:
+            self._accept(self._inbox.get(patience_s > 0, patience_s))
+            for _ in range(self._inbox.qsize()):
+                self._accept(self._inbox.get(False))
+        except queue.Empty:
+            pass
+
+    def _accept(self, message: Ticket | Signal) -> None:
+        if isinstance(message, Ticket):
+            self._lanes.add(message)
+        elif message is Signal.STOP:
+            self._draining = True
+
+    def _claim(self, lane: Lane, limits: BatchLimits) -> list[Row]:
+        """Choose and take the rows of the next batch; empty when nobody in the lane waits any more."""
+        while lane.rows:
+            try:
+                rows = lane.select(self._scheduler, limits)
+            except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; it must cost these rows only
+                self._fail_front(lane, limits, error)
+                continue
+            now = self._clock()
+            if self._admission.claim(rows, now):
+                lane.take(rows, now)
+                return rows
+            lane.drop(now)
+        return []
+
+    def _fail_front(self, lane: Lane, limits: BatchLimits, cause: Exception) -> None:
+        rows = lane.front(limits)
+        for row in rows:
+            error = SchedulerFailed("the scheduler failed while it formed a batch")
+            error.__cause__ = cause
+            row.ticket.fail(error, row)
+        self._finish(lane, rows)
+        _log.error("the scheduler failed; %d rows get an error", len(rows), exc_info=cause)
+
+    def _serve(self, lane: Lane, rows: list[Row], reason: FlushReason) -> None:
+        started_at = self.busy_since = self._clock()
+        outcomes, calls = run_isolated(
+            lambda payloads: self._predict(lane.key, payloads),
+            rows,
+            wanted=lambda row: not row.ticket.expired(self._clock()),
+            on_split=lambda kind, size: self._on_split(kind, size, lane.key),
+        )
+        ended_at = self._clock()
+        info = BatchInfo(
+            batch_id=next(self._batch_ids),
+            size=len(rows),
+            reason=reason,
+            started_at=started_at,
+            model_s=ended_at - started_at,
+            runs=calls,
+            tokens=sum(row.length for row in rows),
+            padded_length=max(row.length for row in rows),
+        )
+        if calls == 1:
+            self.ceiling.succeeded(len(rows))
+        for row, outcome in zip(rows, outcomes, strict=True):
+            if outcome.error is None:
+                row.ticket.answer(row, outcome.result, info)
+            else:
+                row.ticket.fail(outcome.error, row)
+        self._finish(lane, rows)
+        self.busy_since = None
+        self.last_batch_at = ended_at
+        self._observe_pace(info)
+        # The callers are awake already: what is counted here costs none of them any time.
+        waits_s = [started_at - row.ticket.enqueued_at for row in rows]
+        errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+        try:
+            self._listener.on_batch(info, lane.key, waits_s, errors)
+        except Exception:
+            _log.exception("counting a batch failed")
+
+    def _on_split(self, kind: FaultKind, size: int, key: Hashable) -> None:
+        if kind is FaultKind.OUT_OF_MEMORY:
+            self.ceiling.lower(size)
+        self._listener.on_split(kind, size, key)
+
+    def _finish(self, lane: Lane, rows: Sequence[Row]) -> None:
+        """Wake every caller whose request is complete or has failed, once each."""
+        tickets = {row.ticket: None for row in rows}
+        failed = [ticket for ticket in tickets if ticket.failure is not None]
+        if failed:
+            self._admission.give_up(failed)
+            lane.drop(self._clock())
+            self._lanes.tidy(lane)
+        for ticket in tickets:
+            if ticket.unanswered == 0 or ticket.failure is not None:
+                ticket.done.set()
+
+    def _observe_pace(self, info: BatchInfo) -> None:
+        """Keep a running mean of the time per row, for the answer to "when is there room again"."""
+        row_s = info.model_s / info.size
+        self.row_s = row_s if self.row_s == 0.0 else 0.8 * self.row_s + 0.2 * row_s
