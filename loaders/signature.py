@@ -50,11 +50,19 @@ class TextInput:
     """A string. `encode` tokenises one text and may be called from several threads at once.
 
     Without `encode` the model sees the string itself. `max_length`: tokens after which a text is cut.
+    `pad_to_multiple_of`: the padded length of a batch is rounded up to a multiple of this many tokens.
     """
 
     kind: ClassVar[InputKind] = InputKind.TEXT
     encode: Callable[[str], EncodedText] | None = None
     max_length: int | None = None
+    pad_to_multiple_of: int | None = None
+
+    def padded_length(self, longest: int) -> int:
+        """Tokens per row of a batch whose longest text has `longest` tokens; never past `max_length`."""
+        multiple = self.pad_to_multiple_of or 1
+        rounded = max(1, -(-longest // multiple) * multiple)
+        return rounded if self.max_length is None else min(rounded, max(longest, self.max_length))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,98 @@
+"""From a path to a model that is ready to predict."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from loaders.bundle import BUNDLE_FILE, read_bundle, verify
+from loaders.declared import with_declared
+from loaders.errors import ModelError, ModelLoadError, UnknownFormatError
+from loaders.handle import ModelHandle
+from loaders.paths import resolve_model_path
+from loaders.registry import known_formats, loader_for
+from loaders.tables import BundleTables
+
+_FORMAT_OF_SUFFIX = {
+    ".pkl": "pickle",
+    ".pickle": "pickle",
+    ".joblib": "joblib",
+    ".onnx": "onnx",
+    ".pt": "torchscript",
+    ".torchscript": "torchscript",
+}
+
+
+def load_model(
+    path: str | os.PathLike[str],
+    fmt: str | None = None,
+    *,
+    name: str | None = None,
+    version: str | None = None,
+    device: str = "auto",
+    allow_pickle: bool = False,
+    root: str | os.PathLike[str] | None = None,
+    pad_to_multiple_of: int | None = None,
+) -> ModelHandle:
+    """Load a bundle directory, a Hugging Face directory or a bare model file.
+
+    What is given here wins over the bundle, and the bundle over what the file says about itself. `device`: "auto",
+    "cpu", "cuda" or "cuda:N". `root`: a directory that the path must not leave. `pad_to_multiple_of`: for
+    texts, where the bundle says nothing. Everything that can go wrong is raised as a `ModelError`.
+
+    *Thread:* the one that will call `predict_batch`.
+    """
+    given = Path(path)
+    resolved = resolve_model_path(path, root=root)
+    metadata: dict[str, Any] = {}
+    tables, artifact, named = BundleTables(), resolved, given
+    pinned = False
+    if (resolved / BUNDLE_FILE).is_file():
+        bundle = read_bundle(resolved)
+        # Before anything else touches the artifact: reading some formats already runs code from them.
+        pinned = verify(bundle)
+        tables, artifact, named = bundle.tables, bundle.artifact, bundle.directory / bundle.tables.model.file
+        metadata = bundle.metadata()
+    metadata |= {"device": device, "trusted": pinned or allow_pickle, "pad_to_multiple_of": pad_to_multiple_of}
+
+    fmt = fmt or tables.model.format or _format_of(named, artifact)
+    name = name or tables.model.name or (resolved.name if resolved.is_dir() else given.stem)
+    version = version or tables.model.version or "1"
+    handle = _load(fmt, artifact, name=name, version=version, metadata=metadata)
+    if handle.path is None:
+        handle = replace(handle, path=artifact)
+    try:
+        return with_declared(handle, tables)
+    except ModelError:
+        handle.close()
+        raise
+
+
+def _load(fmt: str, artifact: Path, *, name: str, version: str, metadata: dict[str, Any]) -> ModelHandle:
+    loader = loader_for(fmt)
+    try:
+        return loader.load(artifact, name=name, version=version, metadata=metadata)
+    except ModelError:
+        raise
+    except Exception as error:
+        raise ModelLoadError(f"{name!r} could not be loaded as {fmt}: {type(error).__name__}: {error}") from error
+
+
+def _format_of(named: Path, artifact: Path) -> str:
+    """The format that the file's name tells; a link is judged by its own name, as its target may have none."""
+    if artifact.is_dir():
+        if (artifact / "config.json").is_file():
+            return "transformers"
+        raise UnknownFormatError(
+            f"the directory {artifact.name!r} is not a model: "
+            f"it holds neither {BUNDLE_FILE} nor a Hugging Face config.json"
+        )
+    fmt = _FORMAT_OF_SUFFIX.get(named.suffix.lower()) or _FORMAT_OF_SUFFIX.get(artifact.suffix.lower())
+    if fmt is None:
+        raise UnknownFormatError(
+            f"the suffix {named.suffix!r} of {named.name!r} tells no format: set MODEL_FORMAT, or [model] format in a "
+            f"{BUNDLE_FILE}, to one of {', '.join(known_formats())}"
+        )
+    return fmt
