@@ -1,0 +1,1 @@
+"""One loader for each built-in model format; imported only when a model of that format is loaded."""

@@ -1,0 +1,166 @@
+"""ONNX models, run by onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaders.dependencies import require
+from loaders.devices import compute_threads, cuda_index
+from loaders.errors import DeviceError, ModelLoadError
+from loaders.formats.onnx_external import check_external_data
+from loaders.formats.onnx_text import TOKEN_INPUTS, OnnxTexts, onnx_texts
+from loaders.formats.rows import rows_by_name
+from loaders.handle import ModelHandle
+from loaders.signature import InputSpec, TabularInput, TensorInput, TextInput
+
+_NUMPY_NAME = {
+    "tensor(float)": "float32",
+    "tensor(double)": "float64",
+    "tensor(float16)": "float16",
+    "tensor(bool)": "bool",
+    "tensor(string)": "str",
+    **{f"tensor({sign}int{bits})": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+_CUDA_PROVIDER = "CUDAExecutionProvider"
+
+
+class OnnxLoader:
+    """Loads an ONNX model; external weights must lie beside it."""
+
+    fmt: ClassVar[str] = "onnx"
+
+    def load(self, path: Path, *, name: str, version: str, metadata: Mapping[str, Any] | None = None) -> ModelHandle:
+        """The model as a handle, in a session with an explicit number of threads."""
+        metadata = metadata or {}
+        check_external_data(path)
+        onnxruntime = require("onnxruntime", extra="onnx")
+        session, device = _session(onnxruntime, path, str(metadata.get("device", "auto")))
+        inputs = session.get_inputs()
+        for value in inputs:
+            if value.type not in _NUMPY_NAME:
+                raise ModelLoadError(
+                    f"{path.name!r}: the input {value.name!r} has the type {value.type}, not a tensor's"
+                )
+        predict: _Arrays | OnnxTexts
+        spec: InputSpec
+        tokenizer = path.parent / "tokenizer.json"
+        if {value.name for value in inputs} <= TOKEN_INPUTS and inputs and tokenizer.is_file():
+            predict, spec = onnx_texts(session, tokenizer, metadata)
+        elif len(inputs) == 1:
+            predict, spec = _Arrays(session), _input_spec(inputs[0], path)
+        else:
+            raise ModelLoadError(
+                f"{path.name!r} takes {len(inputs)} inputs ({', '.join(value.name for value in inputs)}); served are "
+                f"models with one input, or with {', '.join(sorted(TOKEN_INPUTS))} and a tokenizer.json beside them"
+            )
+        return ModelHandle(
+            name=name,
+            version=version,
+            fmt=self.fmt,
+            predict=predict,
+            input=spec,
+            path=path,
+            device=device,
+            metadata=metadata,
+            release=predict.close,
+        )
+
+
+class _Arrays:
+    """Runs a session with one input."""
+
+    def __init__(self, session: Any) -> None:
+        self._session: Any = session
+        self._input = session.get_inputs()[0].name
+        self._shape = session.get_inputs()[0].shape
+        name = _NUMPY_NAME[session.get_inputs()[0].type]
+        self._takes_text = name == "str"
+        self._dtype = np.dtype(object if self._takes_text else name)
+        self._fixed = self._shape[0] if isinstance(self._shape[0], int) else None
+        self._outputs = [output.name for output in session.get_outputs()]
+
+    def __call__(self, rows: list[Any]) -> Any:
+        """One result per row; an object by output name for several outputs."""
+        batch = np.stack([np.asarray(row) for row in rows]).astype(self._dtype, copy=False)
+        if self._takes_text:
+            # One text per row, whether the model wants them as [N] or as [N, 1].
+            batch = batch.reshape(len(rows), *[1] * (len(self._shape) - 1))
+        chunks = [self._session.run(None, {self._input: chunk}) for chunk in _chunks(batch, self._fixed)]
+        joined = [_joined(parts, len(rows), self._fixed) for parts in zip(*chunks, strict=True)]
+        return rows_by_name(dict(zip(self._outputs, joined, strict=True)), len(rows))
+
+    def close(self) -> None:
+        """Free the session and its device memory."""
+        self._session = None
+
+
+def _chunks(batch: NDArray[Any], fixed: int | None) -> Iterator[NDArray[Any]]:
+    """The batch, or parts of exactly `fixed` rows; the last one is filled up with copies of its last row."""
+    if fixed is None:
+        yield batch
+        return
+    for start in range(0, len(batch), fixed):
+        chunk = batch[start : start + fixed]
+        missing = fixed - len(chunk)
+        yield np.concatenate([chunk, np.repeat(chunk[-1:], missing, axis=0)]) if missing else chunk
+
+
+def _joined(parts: Sequence[Any], count: int, fixed: int | None) -> Any:
+    """One output for all rows. Cut only where it was filled up: a wrong number of results must stay visible."""
+    if fixed is None:
+        return parts[0]
+    if any(not hasattr(part, "__len__") or np.ndim(part) == 0 or len(part) != fixed for part in parts):
+        return parts[0]
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)[:count]
+    return [row for part in parts for row in part][:count]
+
+
+def _input_spec(value: Any, path: Path) -> InputSpec:
+    """What one row is: the declared shape without its first dimension, which is the batch's."""
+    dtype = _NUMPY_NAME[value.type]
+    if not value.shape:
+        raise ModelLoadError(f"{path.name!r}: the input {value.name!r} has no batch dimension")
+    row = tuple(size if isinstance(size, int) else None for size in value.shape[1:])
+    if dtype == "str":
+        if any(size not in {1, None} for size in row):
+            raise ModelLoadError(f"{path.name!r}: the input {value.name!r} takes several texts per row; served is one")
+        return TextInput()
+    if len(row) == 1 and dtype in {"float32", "float64"}:
+        return TabularInput(width=row[0], dtype=cast('Literal["float32", "float64"]', dtype))
+    # Whole numbers stay a tensor: its dtype refuses 1.5 at the door, where a cast here would cut it to 1.
+    return TensorInput(shape=row, dtype=dtype)
+
+
+def _session(onnxruntime: ModuleType, path: Path, requested: str) -> tuple[Any, str]:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = compute_threads()
+    options.inter_op_num_threads = 1
+    # Threads that wait by spinning take the CPU from those that parse and decode the next requests.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+    # Plans are kept for every shape ever seen, and batches come in ever-new shapes.
+    options.enable_mem_pattern = False
+    options.log_severity_level = 3
+    index = cuda_index(requested)
+    wants_cuda = requested.startswith("cuda")
+    providers: list[Any] = ["CPUExecutionProvider"]
+    if requested != "cpu" and _CUDA_PROVIDER in onnxruntime.get_available_providers():
+        providers.insert(0, (_CUDA_PROVIDER, {"device_id": index}))
+    elif wants_cuda:
+        raise DeviceError(
+            f"DEVICE={requested} was asked for, but this onnxruntime has no CUDA provider: "
+            "pip install 'jitney[onnx-gpu]' in place of 'jitney[onnx]'"
+        )
+    session = onnxruntime.InferenceSession(str(path), sess_options=options, providers=providers)
+    # Only the finished session tells: a provider that cannot start is dropped without an error.
+    on_cuda = _CUDA_PROVIDER in session.get_providers()
+    if wants_cuda and not on_cuda:
+        raise DeviceError(f"DEVICE={requested} was asked for, but onnxruntime could not start its CUDA provider there")
+    return session, f"cuda:{index}" if on_cuda else "cpu"

@@ -1,0 +1,163 @@
+"""Hugging Face directories: sequence classification, or one embedding per text."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+
+from loaders.dependencies import require
+from loaders.errors import ModelLoadError
+from loaders.formats.text import mean_pooled, pad, text_input
+from loaders.formats.torch_runtime import free, to_numpy, torch_on
+from loaders.handle import ModelHandle
+from loaders.signature import EncodedText, OutputSpec, TextInput
+
+# Nothing is fetched, no code of the directory is run, and weights come from safetensors only.
+_LOCAL = {"local_files_only": True, "trust_remote_code": False}
+
+
+class TransformersLoader:
+    """Loads a local directory with config.json, model.safetensors and a fast tokenizer."""
+
+    fmt: ClassVar[str] = "transformers"
+
+    def load(self, path: Path, *, name: str, version: str, metadata: Mapping[str, Any] | None = None) -> ModelHandle:
+        """The model as a handle; an `EncodedText` is a row.
+
+        Raises `ModelLoadError` when weights are missing: they would be random.
+        """
+        metadata = metadata or {}
+        if not (path / "config.json").is_file():
+            raise ModelLoadError(f"{path.name!r} is not a Hugging Face directory: it has no config.json")
+        transformers = require("transformers", extra="transformers")
+        torch, device = torch_on(str(metadata.get("device", "auto")))
+        transformers.utils.logging.disable_progress_bar()
+        config = transformers.AutoConfig.from_pretrained(str(path), **_LOCAL)
+        classifies = any("ForSequenceClassification" in kind for kind in config.architectures or ())
+        tokenizer = transformers.AutoTokenizer.from_pretrained(str(path), **_LOCAL)
+        if not getattr(tokenizer, "is_fast", False):
+            raise ModelLoadError(f"{path.name!r} has no fast tokenizer (tokenizer.json), which threads can share")
+        auto = transformers.AutoModelForSequenceClassification if classifies else transformers.AutoModel
+        model, report = auto.from_pretrained(str(path), use_safetensors=True, output_loading_info=True, **_LOCAL)
+        _check_complete(report, classifies, path)
+
+        pad_id = _pad_id(tokenizer, config)
+        if model.config.pad_token_id is None:
+            # Models that read the last token need to know which tokens are padding.
+            model.config.pad_token_id = pad_id
+        # Half precision would make a row's answer depend on its neighbours by more than 1e-4.
+        model = model.float().eval().to(device)
+        text = text_input(tokenizer.backend_tokenizer, metadata, [_positions(model), tokenizer.model_max_length])
+        segments = "token_type_ids" in tokenizer.model_input_names
+        takes_segments = segments and "token_type_ids" in inspect.signature(model.forward).parameters
+        predict = _Texts(torch, model, device, text, pad_id, takes_segments, classifies)
+        return ModelHandle(
+            name=name,
+            version=version,
+            fmt=self.fmt,
+            predict=predict,
+            input=text,
+            output=_output(config) if classifies else OutputSpec(task="embedding"),
+            path=path,
+            device=device,
+            metadata=metadata,
+            warnings=() if classifies else _pooling_notes(path),
+            release=predict.close,
+        )
+
+
+class _Texts:
+    """Pads a batch to its own longest text and runs the model."""
+
+    def __init__(
+        self,
+        torch: ModuleType,
+        model: Any,
+        device: str,
+        text: TextInput,
+        pad_id: int,
+        takes_segments: bool,
+        classifies: bool,
+    ) -> None:
+        self._torch = torch
+        self._model = model
+        self._device = device
+        self._text = text
+        self._pad_id = pad_id
+        self._takes_segments = takes_segments
+        self._classifies = classifies
+        self._independent_labels = getattr(model.config, "problem_type", None) == "multi_label_classification"
+
+    def __call__(self, rows: list[EncodedText]) -> Any:
+        """(rows, classes) scores, (rows,) numbers of a regression, or (rows, width) embeddings of length 1; float32."""
+        length = self._text.padded_length(max(len(row.ids) for row in rows))
+        ids, mask = pad(rows, length, self._pad_id)
+        tensors = {"input_ids": ids, "attention_mask": mask}
+        if self._takes_segments:
+            tensors["token_type_ids"] = np.zeros_like(ids)
+        with self._torch.inference_mode():
+            on_device = {key: self._torch.from_numpy(array).to(self._device) for key, array in tensors.items()}
+            output = self._model(**on_device)
+            if not self._classifies:
+                return mean_pooled(to_numpy(output.last_hidden_state, self._torch), mask)
+            scores = output.logits.sigmoid() if self._independent_labels else output.logits
+            scores = to_numpy(scores, self._torch)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def close(self) -> None:
+        """Free the model and its device memory."""
+        self._model = None
+        free(self._torch, self._device)
+
+
+def _check_complete(report: Mapping[str, Any], classifies: bool, path: Path) -> None:
+    # Mean pooling leaves the pooler unused, and many embedding models are saved without one.
+    missing = [str(key) for key in report["missing_keys"] if classifies or "pooler" not in str(key)]
+    missing += [str(key) for key in report.get("mismatched_keys", ())]
+    if missing:
+        raise ModelLoadError(
+            f"{path.name!r} lacks weights, which would be random: {', '.join(sorted(missing)[:5])}"
+            f"{' and more' if len(missing) > 5 else ''}; save the fine-tuned model, head included"
+        )
+
+
+def _output(config: Any) -> OutputSpec:
+    if config.num_labels == 1:
+        return OutputSpec(task="regression")
+    labels = tuple(str(config.id2label[number]) for number in range(config.num_labels))
+    # Several labels may be true at once: their scores are probabilities of their own, which softmax would mix.
+    softmax = config.problem_type != "multi_label_classification"
+    return OutputSpec(task="classification", labels=labels, softmax=softmax)
+
+
+def _pad_id(tokenizer: Any, config: Any) -> int:
+    candidates = (tokenizer.pad_token_id, config.pad_token_id, tokenizer.eos_token_id)
+    return next((int(candidate) for candidate in candidates if candidate is not None), 0)
+
+
+def _positions(model: Any) -> int | None:
+    """Tokens that the model has positions for, None where it does not say."""
+    for module_name, module in model.named_modules():
+        padding = getattr(module, "padding_idx", None)
+        if module_name.endswith("position_embeddings") and padding is not None:
+            # The RoBERTa family counts positions from the one after the padding's.
+            return int(module.num_embeddings) - int(padding) - 1
+    positions = getattr(model.config, "max_position_embeddings", None)
+    return int(positions) if isinstance(positions, int) and positions > 0 else None
+
+
+def _pooling_notes(path: Path) -> tuple[str, ...]:
+    """A note when sentence-transformers' own file asks for another pooling than the mean."""
+    try:
+        pooling = json.loads((path / "1_Pooling" / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ()
+    if pooling.get("pooling_mode_mean_tokens", pooling.get("pooling_mode") == "mean"):
+        return ()
+    return ("the model was trained with another pooling than the mean over its tokens, which is what is served here",)
