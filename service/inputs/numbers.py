@@ -1,0 +1,105 @@
+"""JSON numbers to arrays, strictly: no value is changed beyond the rounding of its dtype.
+
+Booleans and strings are not numbers here, and a number that the dtype cannot hold is an error instead of
+an infinity, a wrapped-around integer or a neighbouring one.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from service.inputs.rows import name_of_type
+
+# Below it a float64 holds every integer; 2**52 leaves room for the rounding of the norm in `to_array`.
+_SAFE_NORM = 2.0**52
+
+_REAL = frozenset({int, float})
+_REAL_OR_NULL = _REAL | {type(None)}
+
+
+def to_array(values: list[Any], dtype: np.dtype[Any], *, allow_null: bool = False) -> npt.NDArray[Any] | None:
+    """`values` as a 1-D array of `dtype`, or None when `fault_in` has something to say about one of them.
+
+    dtype: boolean, integer or floating-point. With `allow_null`, None becomes NaN.
+    """
+    kinds = set(map(type, values))
+    if dtype.kind == "b":
+        return np.array(values, dtype) if kinds <= {bool} else None
+    if not kinds <= (_REAL_OR_NULL if allow_null else _REAL):
+        return None
+    if dtype.kind == "f":
+        if _is_small([value for value in values if value is not None] if allow_null else values, dtype):
+            # Half the cost of np.array, which first looks for nested sequences and a common type.
+            return np.fromiter(values, dtype, len(values))
+    elif kinds == {int} and _fits(values, dtype):
+        return np.array(values, dtype)
+    if any(fault_in(value, dtype, allow_null=allow_null) for value in values):
+        return None
+    if dtype.kind in "iu":
+        return np.array([int(value) for value in values], dtype)
+    return np.array(values, np.float64).astype(dtype, copy=False)
+
+
+def fault_in(value: Any, dtype: np.dtype[Any], *, allow_null: bool = False) -> str | None:
+    """What keeps `value` from being one element of `dtype`; None if nothing does."""
+    if dtype.kind == "b":
+        return None if type(value) is bool else f"must be true or false, not {name_of_type(value)}"
+    if value is None and allow_null:
+        return None
+    if type(value) not in _REAL:
+        return f"must be a number, not {name_of_type(value)}"
+    if dtype.kind in "iu":
+        return _fault_in_integer(value, dtype)
+    if type(value) is int and not _is_exact(value):
+        return "is an integer that a 64-bit float cannot hold exactly"
+    if not math.isfinite(value):
+        return "must be finite"
+    with np.errstate(over="ignore"):
+        held = np.float64(value).astype(dtype)
+    return None if np.isfinite(held) else f"is out of the range of {dtype.name}"
+
+
+def _fault_in_integer(value: int | float, dtype: np.dtype[Any]) -> str | None:
+    if type(value) is float and not value.is_integer():
+        return f"must be a whole number: the model takes {dtype.name}"
+    lowest, highest = _integer_range(dtype)
+    return None if lowest <= value <= highest else f"is out of the range of {dtype.name}, {lowest} to {highest}"
+
+
+def _is_small(values: list[int | float], dtype: np.dtype[Any]) -> bool:
+    """Whether one pass shows that every value is finite, in range and, if an integer, exact.
+
+    The Euclidean norm bounds every element, and `hypot` computes it without overflow and passes NaN and infinity on.
+    """
+    try:
+        return math.hypot(*values) < _largest_norm(dtype)
+    except OverflowError:  # an integer beyond every float
+        return False
+
+
+def _fits(values: list[int], dtype: np.dtype[Any]) -> bool:
+    lowest, highest = _integer_range(dtype)
+    return lowest <= min(values) and max(values) <= highest
+
+
+def _is_exact(value: int) -> bool:
+    try:
+        return int(float(value)) == value
+    except OverflowError:
+        return False
+
+
+@lru_cache(maxsize=16)
+def _largest_norm(dtype: np.dtype[Any]) -> float:
+    return min(_SAFE_NORM, float(np.finfo(dtype).max) / 2)
+
+
+@lru_cache(maxsize=16)
+def _integer_range(dtype: np.dtype[Any]) -> tuple[int, int]:
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)

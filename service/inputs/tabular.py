@@ -1,0 +1,115 @@
+"""Rows of a table: lists of numbers in the model's order, or objects of named columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from loaders.signature import TabularInput
+from service.errors import Fault
+from service.inputs.numbers import fault_in, to_array
+from service.inputs.rows import PreparedRow, name_of_type, raise_if_any
+
+_FLOAT64 = np.dtype(np.float64)
+
+# A column name from a request is shown in the message about it, but only so much of it.
+_MAX_NAME_CHARS = 40
+
+
+def prepare(spec: TabularInput, instances: list[Any]) -> list[PreparedRow]:
+    """One row per instance; its payload is (width,) of `spec.dtype`, or a tuple of values for "object".
+
+    Without a declared width the first row sets it for the whole request. In an "object" row a null stays None,
+    because what stands for a missing text is the estimator's choice.
+    Raises InvalidInput with the row and column of what is wrong.
+    """
+    if spec.columns is not None and any(type(row) is dict for row in instances):
+        instances = _in_column_order(spec.columns, instances)
+    width = _width(spec, instances)
+    raise_if_any(_shape_faults(spec, instances, width))
+    if spec.dtype == "object":
+        raise_if_any(_value_faults(instances, allow_null=spec.allow_null))
+        return [PreparedRow(tuple(row), shape_key=("o", width)) for row in instances]
+
+    # One array for all rows costs a fraction of one for each; the rows are views that share it.
+    values = instances[0] if len(instances) == 1 else list(chain.from_iterable(instances))
+    dtype = np.dtype(spec.dtype)
+    array = to_array(values, dtype, allow_null=spec.allow_null)
+    if array is None:
+        raise_if_any(_number_faults(instances, dtype, allow_null=spec.allow_null))
+        raise AssertionError("a row was refused without a fault")
+    key = ("f", width)
+    return [PreparedRow(row, shape_key=key) for row in array.reshape(len(instances), width)]
+
+
+def _width(spec: TabularInput, instances: list[Any]) -> int:
+    if spec.columns is not None:
+        return len(spec.columns)
+    if spec.width is not None:
+        return spec.width
+    return next((len(row) for row in instances if type(row) is list), 0)
+
+
+def _shape_faults(spec: TabularInput, instances: list[Any], width: int) -> Iterator[Fault]:
+    for i, row in enumerate(instances):
+        if type(row) is not list:
+            allowed = "a list of values" if spec.columns is None else "a list of values or an object of columns"
+            yield Fault(f"instances[{i}]", f"must be {allowed}, not {name_of_type(row)}")
+        elif not row:
+            yield Fault(f"instances[{i}]", "must not be empty")
+        elif len(row) != width:
+            as_first = spec.width is None and spec.columns is None
+            expected = f"{width}, like the first row" if as_first else f"{width}"
+            yield Fault(f"instances[{i}]", f"has {len(row)} values; expected {expected}")
+
+
+def _number_faults(rows: list[list[Any]], dtype: np.dtype[Any], *, allow_null: bool) -> Iterator[Fault]:
+    for i, row in enumerate(rows):
+        for j, value in enumerate(row):
+            msg = fault_in(value, dtype, allow_null=allow_null)
+            if msg is not None:
+                yield Fault(f"instances[{i}][{j}]", msg)
+
+
+def _value_faults(rows: list[list[Any]], *, allow_null: bool) -> Iterator[Fault]:
+    for i, row in enumerate(rows):
+        for j, value in enumerate(row):
+            if type(value) in (str, bool):
+                continue
+            if type(value) in (list, dict) or (value is None and not allow_null):
+                yield Fault(
+                    f"instances[{i}][{j}]", f"must be a number, a string or a boolean, not {name_of_type(value)}"
+                )
+            elif (msg := fault_in(value, _FLOAT64, allow_null=allow_null)) is not None:
+                yield Fault(f"instances[{i}][{j}]", msg)
+
+
+def _in_column_order(columns: tuple[str, ...], instances: list[Any]) -> list[Any]:
+    """The instances with every object turned into a list in the model's order."""
+    rows: list[Any] = []
+    for row in instances:
+        if type(row) is dict:
+            if len(row) != len(columns) or any(name not in row for name in columns):
+                raise_if_any(_column_faults(columns, instances))
+            row = [row[name] for name in columns]
+        rows.append(row)
+    return rows
+
+
+def _column_faults(columns: tuple[str, ...], instances: list[Any]) -> Iterator[Fault]:
+    known = frozenset(columns)
+    for i, row in enumerate(instances):
+        if type(row) is dict:
+            for name in columns:
+                if name not in row:
+                    yield Fault(f"instances[{i}]", f"lacks the column {_shown(name)}")
+            for name in row:
+                if name not in known:
+                    yield Fault(f"instances[{i}]", f"has the column {_shown(name)}, which the model does not know")
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= _MAX_NAME_CHARS else name[:_MAX_NAME_CHARS] + "...")
