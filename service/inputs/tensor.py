@@ -1,0 +1,99 @@
+"""Tensors: nested lists of numbers of the shape and dtype that the model declares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loaders.signature import TensorInput
+from service.errors import Fault, InvalidInput
+from service.inputs.numbers import fault_in, to_array
+from service.inputs.rows import PreparedRow, name_of_type, raise_if_any
+
+# NumPy itself stops at 64 dimensions, and the JSON of a request at 32.
+_MAX_RANK = 32
+
+
+def prepare(spec: TensorInput, instances: list[Any]) -> list[PreparedRow]:
+    """One row per instance; its payload is a C-contiguous array of `spec.dtype` in the declared shape.
+
+    Raises InvalidInput with the place that is wrong and what is expected there.
+    """
+    dtype = np.dtype(spec.dtype)
+    rows = []
+    for i, instance in enumerate(instances):
+        array = _to_tensor(instance, spec.shape, dtype, f"instances[{i}]")
+        rows.append(PreparedRow(array, shape_key=(*array.shape, dtype.name)))
+    return rows
+
+
+def _to_tensor(
+    instance: Any, declared: tuple[int | None, ...] | None, dtype: np.dtype[Any], loc: str
+) -> npt.NDArray[Any]:
+    first = _shape_along_first(instance)
+    expected = first if declared is None else declared
+    if len(first) != len(expected):
+        raise _rank_fault(first, expected, loc)
+    # Level by level instead of number by number: every test is a pass in C.
+    level = [instance]
+    for axis, extent in enumerate(expected):
+        wanted = first[axis] if extent is None else extent
+        if set(map(type, level)) != {list} or set(map(len, level)) != {wanted} or not wanted:
+            raise InvalidInput(_extent_fault(level, first[:axis], wanted, expected, loc))
+        level = list(chain.from_iterable(level))
+    array = to_array(level, dtype)
+    if array is None:
+        raise_if_any(_value_faults(level, first, dtype, loc))
+        raise AssertionError("a tensor was refused without a fault")
+    return array.reshape(first)
+
+
+def _shape_along_first(instance: Any) -> tuple[int, ...]:
+    """The extents met on the way to the very first number; the whole must follow them."""
+    shape: list[int] = []
+    while type(instance) is list and len(shape) < _MAX_RANK:
+        shape.append(len(instance))
+        if not instance:
+            break
+        instance = instance[0]
+    return tuple(shape)
+
+
+def _rank_fault(first: tuple[int, ...], expected: tuple[int | None, ...], loc: str) -> InvalidInput:
+    if 0 in first:
+        return InvalidInput.at(loc + "[0]" * (len(first) - 1), f"must not be empty; expected shape {_shown(expected)}")
+    return InvalidInput.at(loc, f"has {len(first)} dimensions; expected shape {_shown(expected)}")
+
+
+def _extent_fault(
+    level: list[Any], above: tuple[int, ...], wanted: int, expected: tuple[int | None, ...], loc: str
+) -> Fault:
+    """The first element of one level that is not a list of `wanted` elements."""
+    position = next(k for k, part in enumerate(level) if type(part) is not list or len(part) != wanted or not part)
+    part = level[position]
+    if part == []:
+        found = "must not be empty"
+    else:
+        found = f"has {len(part)} elements" if type(part) is list else f"is {name_of_type(part)}"
+    return Fault(_place(loc, position, above), f"{found}; expected shape {_shown(expected)}")
+
+
+def _value_faults(values: list[Any], shape: tuple[int, ...], dtype: np.dtype[Any], loc: str) -> Iterator[Fault]:
+    for position, value in enumerate(values):
+        msg = fault_in(value, dtype)
+        if msg is not None:
+            yield Fault(_place(loc, position, shape), msg)
+
+
+def _place(loc: str, position: int, shape: tuple[int, ...]) -> str:
+    """Where the element number `position` (in C order) of `shape` stands."""
+    return loc + "".join(f"[{int(index)}]" for index in np.unravel_index(position, shape))
+
+
+def _shown(shape: tuple[int | None, ...]) -> str:
+    """E.g. `[3, any, 224]`."""
+    return "[" + ", ".join("any" if extent is None else str(extent) for extent in shape) + "]"
