@@ -1,0 +1,26 @@
+"""From parsed instances to rows that a batch can take; all of it on the request's own thread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loaders.signature import ImageInput, InputSpec, TabularInput, TextInput
+from service.inputs import image, tabular, tensor, text
+from service.inputs.rows import InputLimits, PreparedRow
+
+__all__ = ["InputLimits", "PreparedRow", "prepare"]
+
+
+def prepare(spec: InputSpec, instances: list[Any], limits: InputLimits) -> list[PreparedRow]:
+    """One prepared row per instance, in order; all or nothing.
+
+    instances: at least one; JSON values as Python objects, or `bytes` for an uploaded picture.
+    Raises InvalidInput with the places that are wrong, TooLarge or UnsupportedMedia.
+    """
+    if isinstance(spec, TabularInput):
+        return tabular.prepare(spec, instances)
+    if isinstance(spec, TextInput):
+        return text.prepare(spec, instances, limits.max_text_chars)
+    if isinstance(spec, ImageInput):
+        return image.prepare(spec, instances, limits.max_image_pixels)
+    return tensor.prepare(spec, instances)

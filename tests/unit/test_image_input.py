@@ -1,0 +1,476 @@
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import struct
+import sys
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from loaders.errors import MissingDependencyError
+from loaders.signature import ImageInput
+from service.errors import InvalidInput, JitneyError, TooLarge, UnsupportedMedia
+from service.inputs import InputLimits, image, prepare
+
+# Pillow warns of a faulty file and reads on, unless warnings are errors: here it must behave as it does in a server.
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:PIL")
+
+LIMITS = InputLimits(max_image_pixels=20_000_000, max_text_chars=1000)
+RAW = ImageInput(32, 64, layout="NHWC", dtype="uint8")
+ALL_TYPES = ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF"]
+
+
+def pixels(data: Any, spec: ImageInput = RAW, limits: InputLimits = LIMITS) -> Any:
+    [row] = prepare(spec, [data], limits)
+    return row.payload
+
+
+def of_size(width: int, height: int, **options: Any) -> ImageInput:
+    return ImageInput(height, width, layout="NHWC", dtype="uint8", **options)
+
+
+def encoded(picture: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
+    file = io.BytesIO()
+    picture.save(file, kind, **options)
+    return file.getvalue()
+
+
+def red_and_blue(width: int = 64, height: int = 32) -> Image.Image:
+    """Left half red, right half blue, with a green corner at the top left: no two turns of it look alike."""
+    picture = Image.new("RGB", (width, height), "red")
+    picture.paste("blue", (width // 2, 0, width, height))
+    picture.paste("green", (0, 0, width // 4, height // 4))
+    return picture
+
+
+def noise(width: int, height: int) -> Image.Image:
+    values = np.random.default_rng(7).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    return Image.fromarray(values)
+
+
+def smooth(width: int, height: int) -> Image.Image:
+    """Waves of some tens of pixels: what a photograph looks like at its own scale."""
+    y, x = np.mgrid[:height, :width]
+    waves = [127 + 90 * np.sin(x / 37) + 37 * np.cos(y / 23), 127 + 127 * np.sin((x + y) / 51), 255 * x / width]
+    return Image.fromarray(np.stack(waves, -1).astype(np.uint8))
+
+
+def exif(orientation: int) -> Image.Exif:
+    block = Image.Exif()
+    block[0x0112] = orientation
+    return block
+
+
+# --- from the request to bytes ---------------------------------------------------------------------------------
+
+
+def test_bytes_and_base64_give_the_same_picture():
+    data = encoded(red_and_blue())
+    np.testing.assert_array_equal(pixels(data), pixels({"b64": base64.b64encode(data).decode()}))
+    np.testing.assert_array_equal(pixels(data), np.asarray(red_and_blue()))
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda text: "data:image/png;base64," + text,
+        lambda text: "DATA:;BASE64," + text,
+        lambda text: "\r\n".join(text[i : i + 76] for i in range(0, len(text), 76)) + "\n",
+        lambda text: text.rstrip("="),
+    ],
+)
+def test_base64_may_have_a_prefix_line_breaks_and_no_padding(written):
+    for width in (3, 4, 5):  # sizes whose base64 ends differently
+        data = encoded(noise(width, 2))
+        text = base64.b64encode(data).decode()
+        np.testing.assert_array_equal(pixels({"b64": written(text)}), pixels(data))
+
+
+@pytest.mark.parametrize(
+    "text, word",
+    [
+        ("", "empty"),
+        ("\n", "empty"),
+        ("====", "empty"),
+        ("data:image/png;base64,", "empty"),
+        ("ab cd", "spaces"),
+        ("ab-_", "url-safe"),
+        ("äöü", "ASCII"),
+        ("a", "not base64"),
+        ("ab!d", "not base64"),
+        ("ab=d", "not base64"),
+        ("http://example.org/a.png", "not base64"),
+        (base64.b64encode(base64.b64encode(b"\x89PNG\r\n\x1a\n" * 4)).decode(), "twice"),
+        (5, "must be a string, not a number"),
+        (None, "must be a string, not null"),
+    ],
+)
+def test_faulty_base64_is_refused_with_its_reason(text, word):
+    with pytest.raises(InvalidInput, match=word) as caught:
+        pixels({"b64": text})
+    assert caught.value.faults[0].loc == "instances[0].b64"
+
+
+@pytest.mark.parametrize("instance", [5, None, "abc", [1], {}, {"b64": "QUJD", "name": "x"}, {"data": "QUJD"}])
+def test_an_instance_that_is_no_picture_is_refused_where_it_stands(instance):
+    with pytest.raises(InvalidInput, match="b64") as caught:
+        prepare(RAW, [encoded(red_and_blue()), instance], LIMITS)
+    assert caught.value.faults[0].loc == "instances[1]"
+
+
+# --- what is decoded, and what is not --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ALL_TYPES)
+def test_every_type_is_decoded_to_the_same_picture(kind):
+    options = {"quality": 100} | (
+        {"subsampling": 0} if kind == "JPEG" else {"lossless": True} if kind == "WEBP" else {}
+    )
+    difference = pixels(encoded(red_and_blue(), kind, **options)).astype(int) - np.asarray(red_and_blue())
+    assert abs(difference).max() <= (60 if kind == "JPEG" else 0)
+    assert abs(difference).mean() < 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"%PDF-1.7\n",
+        b"<!doctype html><p>",
+        b'<svg xmlns="http://www.w3.org/2000/svg"/>',
+        b"\0\0\0\x18ftypheic\0\0\0\0mif1heic",
+        b"\x00",
+        b"\0\0\1\0\1\0",
+        encoded(red_and_blue(), "PPM"),
+        b"RIFF\0\0\0\0WAVEfmt ",
+    ],
+)
+def test_what_is_no_picture_of_a_known_type_is_refused_with_the_types(data):
+    with pytest.raises(UnsupportedMedia, match=r"instances\[0\].*JPEG, PNG, WebP, GIF, BMP or TIFF"):
+        pixels(data)
+
+
+def test_an_empty_file_is_refused():
+    with pytest.raises(InvalidInput, match="empty"):
+        pixels(b"")
+
+
+@pytest.mark.parametrize("kind", ALL_TYPES)
+@pytest.mark.parametrize("keep", [0.02, 0.2, 0.5, 0.9])
+def test_a_truncated_file_is_refused(kind, keep):
+    data = encoded(noise(64, 64), kind)
+    with pytest.raises(InvalidInput, match="truncated or corrupt image"):
+        pixels(data[: max(12, int(len(data) * keep))])
+
+
+def test_a_jpeg_without_its_last_bytes_and_a_png_with_a_wrong_checksum_are_refused():
+    jpeg, png = encoded(noise(64, 64), "JPEG"), bytearray(encoded(noise(64, 64)))
+    png[png.index(b"IDAT") + 20] ^= 0xFF
+    for data in (jpeg[:-10], bytes(png)):
+        with pytest.raises(InvalidInput, match="truncated or corrupt image"):
+            pixels(data)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from([encoded(noise(9, 7), kind) for kind in ALL_TYPES] + [encoded(noise(9, 7), exif=exif(6))]),
+    st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=6),
+    st.binary(max_size=8),
+)
+def test_a_damaged_file_is_a_picture_or_a_refusal(data, damage, tail):
+    broken = bytearray(data)
+    for position, value in damage:
+        broken[position % len(broken)] = value
+    with contextlib.suppress(JitneyError):
+        assert pixels(bytes(broken) + tail).shape == (32, 64, 3)
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from([b"", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"BM", b"II*\0", b"RIFF\0\0\0\0WEBP"]),
+    st.binary(),
+)
+def test_random_bytes_are_a_refusal(head, tail):
+    with contextlib.suppress(JitneyError):
+        pixels(head + tail)
+
+
+# --- limits ----------------------------------------------------------------------------------------------------
+
+
+def png_header(width: int, height: int) -> bytes:
+    """A PNG that claims a size and has no pixels: decoding it would fail, so a limit must speak first."""
+    body = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    idat = b"IDAT" + zlib.compress(b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk)) for chunk in (body, idat)
+    )
+
+
+@pytest.mark.parametrize("size", [(5000, 4001), (10_000, 10_000), (60_000, 60_000), (2**31 - 1, 1)])
+def test_too_many_pixels_are_refused_from_the_header_by_the_name_of_the_setting(size):
+    with pytest.raises(TooLarge, match=r"instances\[0\].*MAX_IMAGE_PIXELS") as caught:
+        pixels(png_header(*size))
+    assert caught.value.limit == LIMITS.max_image_pixels
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+def test_too_many_pixels_are_refused_also_where_pillow_only_warns():
+    with pytest.raises(TooLarge, match="MAX_IMAGE_PIXELS"):
+        pixels(png_header(10_000, 10_000))
+
+
+def test_a_picture_of_exactly_the_limit_is_accepted():
+    limits = InputLimits(max_image_pixels=64 * 32, max_text_chars=1)
+    assert pixels(encoded(red_and_blue()), limits=limits).shape == (32, 64, 3)
+    with pytest.raises(TooLarge):
+        pixels(encoded(red_and_blue(65, 32)), limits=limits)
+
+
+def test_a_limit_above_pillows_own_is_the_one_that_counts(monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    assert pixels(encoded(red_and_blue()), limits=InputLimits(5000, 1)).shape == (32, 64, 3)
+    with pytest.raises(TooLarge, match="limit of 5000"):
+        pixels(encoded(red_and_blue(200, 200)), limits=InputLimits(5000, 1))
+
+
+def test_pillows_own_limit_is_never_lowered_or_lifted(monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10_000)
+    pixels(encoded(red_and_blue()), limits=InputLimits(5000, 1))
+    assert Image.MAX_IMAGE_PIXELS == 10_000
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)
+    pixels(encoded(red_and_blue()))
+    assert Image.MAX_IMAGE_PIXELS is None
+
+
+def test_a_side_longer_than_any_jpeg_is_refused():
+    with pytest.raises(InvalidInput, match="65535"):
+        pixels(png_header(70_000, 2))
+
+
+# --- frames, orientation, modes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["GIF", "WEBP", "PNG", "TIFF"])
+def test_of_an_animation_only_the_first_frame_counts(kind):
+    frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "green", "blue")]
+    options = {"lossless": True} if kind == "WEBP" else {}
+    data = encoded(frames[0], kind, save_all=True, append_images=frames[1:], **options)
+    assert (pixels(data) == (255, 0, 0)).all()
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_the_picture_is_turned_upright_as_its_exif_says(kind, orientation):
+    turns = Image.Transpose
+    # How to store an upright picture so that the orientation turns it back.
+    stored = {
+        2: turns.FLIP_LEFT_RIGHT,
+        3: turns.ROTATE_180,
+        4: turns.FLIP_TOP_BOTTOM,
+        5: turns.TRANSPOSE,
+        6: turns.ROTATE_90,
+        7: turns.TRANSVERSE,
+        8: turns.ROTATE_270,
+    }.get(orientation)
+    upright = red_and_blue()
+    picture = upright if stored is None else upright.transpose(stored)
+    options = {"quality": 100, "subsampling": 0} if kind == "JPEG" else {"lossless": True} if kind == "WEBP" else {}
+    difference = pixels(encoded(picture, kind, exif=exif(orientation), **options)).astype(int) - np.asarray(upright)
+    assert abs(difference).mean() < (2 if kind == "JPEG" else 0.01)
+
+
+@pytest.mark.parametrize("block", [b"Exif\0\0garbage", b"Exif\0\0II*\0\xff\xff\xff\xff", b"Exif\0\0", b"x" * 50])
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+def test_a_broken_exif_block_is_ignored(kind, block):
+    assert pixels(encoded(red_and_blue(), kind, exif=block)).shape == (32, 64, 3)
+
+
+@pytest.mark.parametrize("orientation", [0, 9, 65_535])
+def test_an_orientation_that_does_not_exist_is_ignored(orientation):
+    data = encoded(red_and_blue(), exif=exif(orientation))
+    np.testing.assert_array_equal(pixels(data), np.asarray(red_and_blue()))
+
+
+@pytest.mark.parametrize("mode, grey", [("L", 90), ("LA", (90, 255)), ("1", 1), ("I;16", 90 * 257), ("P", 0)])
+def test_grey_pictures_get_three_equal_channels(mode, grey):
+    picture = Image.new(mode, (8, 8), grey)
+    if mode == "P":
+        picture.putpalette([90, 90, 90])
+    assert (pixels(encoded(picture)) == (255 if mode == "1" else 90)).all()
+
+
+def transparent_palette(kind: str) -> bytes:
+    picture = Image.new("P", (8, 8), 1)
+    picture.putpalette([0, 0, 0, 255, 0, 0])
+    return encoded(picture, kind, transparency=1)
+
+
+def transparent_16_bit() -> bytes:
+    picture = Image.new("I;16", (8, 8), 300)
+    return encoded(picture, transparency=300)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        encoded(Image.new("RGBA", (8, 8), (255, 0, 0, 0))),
+        encoded(Image.new("RGBA", (8, 8), (255, 0, 0, 0)), "WEBP", lossless=True, exact=True),
+        encoded(Image.new("LA", (8, 8), (0, 0))),
+        encoded(Image.new("RGB", (8, 8), "red"), transparency=(255, 0, 0)),
+        encoded(Image.new("L", (8, 8), 7), transparency=7),
+        transparent_palette("PNG"),
+        transparent_palette("GIF"),
+        transparent_16_bit(),
+    ],
+)
+def test_what_is_transparent_is_white(data):
+    assert (pixels(data) == 255).all()
+
+
+def test_a_half_transparent_picture_is_mixed_with_white():
+    assert pixels(encoded(Image.new("RGBA", (8, 8), (255, 0, 0, 128))))[0, 0].tolist() == [255, 127, 127]
+
+
+def test_sixteen_bits_are_scaled_to_eight_over_the_whole_range():
+    ramp = Image.fromarray(np.linspace(0, 65_535, 64).astype(np.uint16)[None].repeat(32, 0))
+    got = pixels(encoded(ramp))[0, :, 0].astype(float)
+    np.testing.assert_allclose(got, np.linspace(0, 255, 64), atol=1)
+    wide = Image.fromarray(np.array([[-5, 0, 65_535, 900_000]], np.int32))
+    assert pixels(encoded(wide, "TIFF"), of_size(4, 1))[0, :, 0].tolist() == [0, 0, 255, 255]
+
+
+@pytest.mark.parametrize("mode, kind", [("CMYK", "JPEG"), ("CMYK", "TIFF"), ("YCbCr", "JPEG"), ("YCbCr", "TIFF")])
+def test_other_colour_spaces_are_converted(mode, kind):
+    data = encoded(Image.new("RGB", (16, 16), (200, 40, 90)).convert(mode), kind)
+    np.testing.assert_allclose(pixels(data)[0, 0], (200, 40, 90), atol=4)
+
+
+def test_lab_pixels_are_converted():
+    white = Image.merge("LAB", [Image.new("L", (8, 8), level) for level in (255, 128, 128)])
+    np.testing.assert_allclose(pixels(encoded(white, "TIFF"))[0, 0], (255, 255, 255), atol=3)
+
+
+def test_floating_point_pixels_are_refused():
+    with pytest.raises(InvalidInput, match="floating-point"):
+        pixels(encoded(Image.new("F", (8, 8), 0.5), "TIFF"))
+
+
+# --- to the model's size ---------------------------------------------------------------------------------------
+
+
+def test_without_a_crop_the_picture_is_stretched_to_the_size():
+    picture = noise(50, 30)
+    expected = np.asarray(picture.resize((20, 40), Image.Resampling.BILINEAR))
+    np.testing.assert_array_equal(pixels(encoded(picture), of_size(20, 40)), expected)
+
+
+@pytest.mark.parametrize("size", [(90, 60), (60, 90), (61, 61), (40, 200), (33, 47)])
+def test_the_centre_of_the_scaled_picture_equals_scaling_it_whole_and_cropping(size):
+    picture = smooth(*size)
+    scale = 48 / min(size)
+    scaled = picture.resize((int(size[0] * scale), int(size[1] * scale)), Image.Resampling.BILINEAR)
+    left, top = round((scaled.width - 32) / 2), round((scaled.height - 24) / 2)
+    expected = np.asarray(scaled.crop((left, top, left + 32, top + 24))).astype(int)
+    for spec in (of_size(32, 24, resize_shorter=48), of_size(32, 24, resize_shorter=48, crop=(24, 32))):
+        assert abs(pixels(encoded(picture), spec) - expected).max() <= 1
+
+
+def test_a_crop_alone_cuts_the_centre_as_it_is():
+    picture = noise(50, 30)
+    expected = np.asarray(picture.crop((15, 10, 35, 20)))
+    np.testing.assert_array_equal(pixels(encoded(picture), of_size(20, 10, crop=(10, 20))), expected)
+
+
+def test_a_crop_of_another_size_than_the_models_is_resized_to_it():
+    assert pixels(encoded(noise(50, 30)), of_size(7, 5, resize_shorter=24, crop=(16, 16))).shape == (5, 7, 3)
+    assert pixels(encoded(noise(10, 10)), of_size(20, 20, crop=(16, 16))).shape == (20, 20, 3)
+
+
+@pytest.mark.parametrize("size", [(1, 8000), (8000, 1), (1, 1), (1, 65_535), (65_535, 1)])
+@pytest.mark.parametrize("options", [{}, {"resize_shorter": 256}, {"crop": (224, 224)}])
+def test_extreme_shapes_are_resized_without_a_giant_picture_between(size, options, monkeypatch):
+    sides: list[int] = []
+    resize = Image.Image.resize
+
+    def watched(self: Image.Image, size: tuple[int, int], *args: Any, **kwargs: Any) -> Image.Image:
+        rows = self.height if size[0] != self.width else 0  # Pillow scales the width first, for all rows of the box
+        if kwargs.get("box"):
+            rows = int(kwargs["box"][3] - kwargs["box"][1]) + 3
+        sides.append(max(size[0] * rows, size[0] * size[1]))
+        return resize(self, size, *args, **kwargs)
+
+    monkeypatch.setattr(Image.Image, "resize", watched)
+    assert (pixels(encoded(Image.new("RGB", size, "teal")), of_size(224, 224, **options)) == (0, 128, 128)).all()
+    assert max(sides) <= 4 * 224 * 224
+
+
+@pytest.mark.parametrize("options", [{"resize_shorter": 64}, {}])
+@pytest.mark.parametrize("size", [(1024, 768), (777, 1031)])
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_a_jpeg_scaled_down_while_decoding_looks_like_one_scaled_down_after(options, size, orientation):
+    data = encoded(smooth(*size), "JPEG", quality=95, exif=exif(orientation))
+    full = encoded(Image.open(io.BytesIO(data)).convert("RGB"), "PNG", exif=exif(orientation))
+    spec = of_size(56, 56, **options)
+    difference = abs(pixels(data, spec).astype(int) - pixels(full, spec))
+    assert difference.mean() < 1
+    assert difference.max() <= 6
+
+
+def test_a_large_jpeg_is_scaled_down_while_decoding_and_a_small_one_is_not():
+    from service.inputs import picture
+
+    def decoded(width: int, height: int, side_to_keep: int | None) -> tuple[int, int]:
+        data = encoded(smooth(width, height), "JPEG")
+        return picture.decode(data, max_pixels=10**7, side_to_keep=side_to_keep, loc="x").size
+
+    assert decoded(1024, 768, 96) == (128, 96)
+    assert decoded(1024, 768, 97) == (256, 192)
+    assert decoded(1024, 768, 500) == (1024, 768)
+    assert decoded(1020, 772, 96) == (255, 193)
+    assert decoded(1023, 768, 96) == (1023, 768)
+    assert decoded(1024, 768, None) == (1024, 768)
+
+
+# --- to the model's numbers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float32", 1e-6), ("float16", 1e-2)])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_pixels_are_scaled_and_normalised_per_channel(layout, dtype, tolerance):
+    mean, std = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
+    spec = ImageInput(32, 64, layout=layout, dtype=dtype, mean=mean, std=std)
+    [row] = prepare(spec, [encoded(red_and_blue())], LIMITS)
+    expected = (np.asarray(red_and_blue()) / 255 - mean) / std
+    if layout == "NCHW":
+        expected = expected.transpose(2, 0, 1)
+    assert row.payload.dtype == dtype
+    assert row.payload.flags.c_contiguous
+    assert row.shape_key == (*expected.shape, dtype)
+    np.testing.assert_allclose(row.payload, expected, atol=tolerance)
+
+
+def test_uint8_gives_the_pixels_as_they_are():
+    spec = ImageInput(32, 64, dtype="uint8", mean=(9.0, 9.0, 9.0))
+    payload = pixels(encoded(red_and_blue()), spec)
+    assert payload.flags.c_contiguous
+    np.testing.assert_array_equal(payload, np.asarray(red_and_blue()).transpose(2, 0, 1))
+
+
+def test_the_row_can_be_written_to_and_belongs_to_nobody_else():
+    spec = ImageInput(32, 64, layout="NHWC", dtype="uint8")
+    first, second = prepare(spec, [encoded(red_and_blue())] * 2, LIMITS)
+    assert not np.shares_memory(first.payload, second.payload)
+
+
+def test_a_missing_pillow_is_told_at_the_start_with_the_extra_that_brings_it(monkeypatch):
+    image.require()
+    monkeypatch.setitem(sys.modules, "service.inputs.picture", None)
+    with pytest.raises(MissingDependencyError, match=r"jitney\[images\]"):
+        image.require()
