@@ -17,7 +17,7 @@ from service.batching.policy import BatchPolicy
 from service.batching.schedulers import make_scheduler
 from service.batching.tickets import Answer, BatchInfo, Ticket
 from service.batching.worker import BatchListener, Worker
-from service.errors import ClientGone, DeadlineExceeded, JitneyError, PredictionFailed, QueueFull, WorkerDead
+from service.errors import ClientGone, DeadlineExceeded, JitneyError, PredictionFailed, WorkerDead
 
 # How often a waiting request looks whether its client is still there, seconds.
 GONE_CHECK_S = 0.25
@@ -25,11 +25,16 @@ GONE_CHECK_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class BatcherStatus:
-    """A snapshot for health reports. Times in seconds; None where nothing has happened yet."""
+    """A snapshot for health reports. Times in seconds; None where nothing has happened yet.
+
+    `queued`: rows admitted and not yet in a batch; `backlog_s`: how long the model needs for those, at the pace
+    measured so far. `busy_s`: how long the batch that runs now has been running.
+    """
 
     state: WorkerState
     alive: bool
     queued: int
+    backlog_s: float
     oldest_wait_s: float
     busy_s: float
     last_batch_age_s: float | None
@@ -210,6 +215,7 @@ class ThreadedBatcher:
             state=admission.state,
             alive=thread is not None and thread.is_alive() and admission.state is not WorkerState.DEAD,
             queued=admission.queued,
+            backlog_s=admission.queued * worker.row_s,
             oldest_wait_s=0.0 if oldest is None else max(0.0, now - oldest.enqueued_at),
             busy_s=0.0 if busy_since is None else max(0.0, now - busy_since),
             last_batch_age_s=None if last_batch_at is None else max(0.0, now - last_batch_at),
@@ -258,6 +264,3 @@ def _filled(batches: list[BatchInfo | None]) -> list[BatchInfo]:
 def _check(name: str, value: float, least: float) -> None:
     if isinstance(value, bool) or not value >= least:
         raise ValueError(f"{name} must be at least {least}, not {value!r}")
-
-
-__all__ = ["Answer", "Arrival", "BatchInfo", "BatcherStatus", "QueueFull", "ThreadedBatcher"]

@@ -34,8 +34,9 @@ def run_isolated(
 
     When the model raises, the batch is halved until the culprits are alone: for one culprit among n rows at most
     1 + 2*log2(n) calls (n a power of two), never more than 2n - 1. Rows that nobody wants any more are left out of
-    the extra calls. `on_split` hears why and how large a call failed, before its halves run. A wrong number of results fails all rows of that call, without a retry: the model is at fault,
-    and which row belongs to which result cannot be known. Raises FatalModelError when a retry cannot help.
+    the extra calls. `on_split` hears why and how large a call failed, before its halves run. A wrong number of
+    results fails all rows of that call, without a retry: the model is at fault, and which row belongs to which
+    result cannot be known. Raises FatalModelError when a retry cannot help.
     """
     outcomes = [Outcome() for _ in rows]
     calls = 0

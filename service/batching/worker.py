@@ -24,6 +24,10 @@ _log = logging.getLogger("jitney.worker")
 IDLE_WAIT_S = 60.0
 
 
+class StartFailed(Exception):
+    """For `on_start` to raise when it has told the log why already; the worker ends without a traceback."""
+
+
 class BatchListener(Protocol):
     """Hears what the worker does. Called on the worker thread, with no lock held.
 
@@ -33,10 +37,10 @@ class BatchListener(Protocol):
     """
 
     def on_batch(
-        self, info: BatchInfo, key: Hashable, waits_s: Sequence[float], errors: Sequence[PredictionFailed]
+        self, info: BatchInfo, key: Any, waits_s: Sequence[float], errors: Sequence[PredictionFailed]
     ) -> None: ...
 
-    def on_split(self, kind: FaultKind, size: int, key: Hashable) -> None: ...
+    def on_split(self, kind: FaultKind, size: int, key: Any) -> None: ...
 
     def on_death(self, cause: BaseException) -> None: ...
 
@@ -89,7 +93,7 @@ class Worker:
         except BaseException as error:
             # The last line of the thread: whatever ended it, everyone who waits is told.
             self._end(WorkerState.DEAD, error)
-            _log.critical("the inference worker has ended", exc_info=error)
+            _log.critical("the inference worker has ended", exc_info=None if isinstance(error, StartFailed) else error)
             self._listener.on_death(error)
         else:
             self._end(WorkerState.STOPPED, None)
@@ -149,7 +153,7 @@ class Worker:
         while lane.rows:
             try:
                 rows = lane.select(self._scheduler, limits)
-            except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; it must cost these rows only
+            except Exception as error:
                 self._fail_front(lane, limits, error)
                 continue
             now = self._clock()

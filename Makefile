@@ -1,0 +1,45 @@
+# A fresh machine needs two commands: `make serve` and `make test`.
+#   make serve [MODEL=digits|sentiment|imagenet] [BIND=127.0.0.1:8000]
+
+MODEL ?= digits
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: setup serve demo test check format clean
+
+setup: $(VENV)/.installed-dev
+
+serve: $(VENV)/.installed-demo-$(MODEL)
+	$(BIN)/jitney demo --missing $(MODEL)
+	exec $(BIN)/jitney serve --model demo-models/$(MODEL)
+
+demo: $(VENV)/.installed-dev
+	$(BIN)/jitney demo
+
+test: check
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage report
+
+check: $(VENV)/.installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) demo-models .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+# One environment for everything; each extra is added to it when it is first needed.
+$(VENV)/.installed-%: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$*]'
+	touch $@
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)

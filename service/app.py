@@ -1,0 +1,58 @@
+"""The wiring: a Flask extension, and an app that holds nothing else."""
+
+from __future__ import annotations
+
+from flask import Flask
+from prometheus_client import CollectorRegistry
+from werkzeug.exceptions import HTTPException
+
+from loaders.handle import ModelHandle
+from service.http import problems
+from service.http.hooks import AnswerHeaders
+from service.http.routes import blueprint
+from service.metrics.batches import BatchMetrics
+from service.metrics.http import HttpMetrics
+from service.runtime import Runtime
+from service.settings import Settings, load_settings
+
+
+class Jitney:
+    """Gives a Flask app the predict routes, the probes and `/metrics`.
+
+    `model_handle`: a model that is in memory already, instead of `MODEL_PATH`. After `init_app` the runtime is
+    `app.extensions["jitney"]`; nothing is loaded and no thread runs until its `start()`, or the first request.
+    """
+
+    def __init__(
+        self, app: Flask | None = None, settings: Settings | None = None, *, model_handle: ModelHandle | None = None
+    ) -> None:
+        self._settings = settings
+        self._model_handle = model_handle
+        if app is not None:
+            self.init_app(app)
+
+    def init_app(self, app: Flask) -> None:
+        """Add everything to `app`; its own routes and error pages stay as they are."""
+        _install(app, self._settings or load_settings(), self._model_handle, whole_app=False)
+
+
+def create_app(settings: Settings | None = None, *, model_handle: ModelHandle | None = None) -> Flask:
+    """An app with Jitney's routes alone. Starts no thread, loads no model, reads no file."""
+    app = Flask("jitney", static_folder=None, template_folder=None)
+    # Paths match exactly: a redirect would make clients repeat a POST as a GET.
+    app.url_map.merge_slashes = False
+    app.url_map.strict_slashes = True
+    _install(app, settings or load_settings(), model_handle, whole_app=True)
+    return app
+
+
+def _install(app: Flask, settings: Settings, model_handle: ModelHandle | None, *, whole_app: bool) -> None:
+    registry = CollectorRegistry()
+    runtime = Runtime(settings, BatchMetrics(registry), model_handle)
+    app.extensions["jitney"] = runtime
+    AnswerHeaders(runtime, whole_app=whole_app).register(app)
+    HttpMetrics(app, registry)
+    app.register_blueprint(blueprint)
+    if whole_app:
+        app.register_error_handler(HTTPException, problems.from_http_exception)
+        app.register_error_handler(Exception, problems.from_surprise)

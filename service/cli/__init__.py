@@ -1,0 +1,20 @@
+"""The `jitney` command; each subcommand is a module, imported when it is called."""
+
+from __future__ import annotations
+
+import click
+
+from service.cli.demo import demo
+from service.cli.pin import pin
+from service.cli.serve import serve
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="jitney")
+def main() -> None:
+    """Dynamic batching for models behind Flask and Gunicorn."""
+
+
+main.add_command(serve)
+main.add_command(demo)
+main.add_command(pin)

@@ -1,0 +1,73 @@
+"""Whether the service can predict (ready) and whether its process is worth keeping (live), with reasons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from service.batching.admission import WorkerState
+from service.batching.batcher import BatcherStatus
+from service.runtime import Runtime
+
+
+def readiness(runtime: Runtime) -> tuple[bool, dict[str, Any]]:
+    """Ready or not, and the body of `GET /healthz`."""
+    status = runtime.status()
+    reasons = _reasons(runtime, status)
+    model = runtime.model
+    body: dict[str, Any] = {
+        "status": "ready" if not reasons else "not ready",
+        "reasons": reasons,
+        "model": None
+        if model is None
+        else {"name": model.name, "version": model.version, "format": model.fmt, "device": model.device},
+        "queue_depth": 0 if status is None else status.queued,
+        "oldest_wait_ms": 0 if status is None else round(status.oldest_wait_s * 1000, 3),
+        "worker_alive": status is not None and status.alive,
+        "last_batch_age_s": None
+        if status is None or status.last_batch_age_s is None
+        else round(status.last_batch_age_s, 3),
+        "effective_max_batch_size": runtime.settings.max_batch_size
+        if status is None
+        else status.effective_max_batch_size,
+    }
+    return not reasons, body
+
+
+def liveness(runtime: Runtime) -> tuple[bool, dict[str, Any]]:
+    """Live or not, and the body of `GET /livez`. Loading, draining and a failed load are live: a restart heals none."""
+    status = runtime.status()
+    reasons = []
+    if status is not None:
+        if status.state is WorkerState.DEAD and runtime.load_error is None:
+            reasons.append("the inference worker is dead")
+        reasons += _stalled(runtime, status)
+    return not reasons, {"status": "live" if not reasons else "not live", "reasons": reasons}
+
+
+def _reasons(runtime: Runtime, status: BatcherStatus | None) -> list[str]:
+    """Why a prediction would fail now; empty when it would not."""
+    if runtime.draining:
+        return ["draining"]
+    if runtime.load_error is not None:
+        return [f"the model could not be loaded: {_public(runtime)}"]
+    if status is None:
+        return ["not started"]
+    if status.state is WorkerState.DEAD or not status.alive:
+        return ["the inference worker is dead"]
+    if runtime.model is None or status.state is not WorkerState.RUNNING:
+        return ["loading"]
+    return _stalled(runtime, status)
+
+
+def _stalled(runtime: Runtime, status: BatcherStatus) -> list[str]:
+    limit_ms = runtime.settings.stall_limit_ms
+    if status.busy_s * 1000 <= limit_ms:
+        return []
+    return [f"a batch has been running for {status.busy_s:.1f} s, longer than {limit_ms:.0f} ms (STALL_LIMIT_MS)"]
+
+
+def _public(runtime: Runtime) -> str:
+    """The load error without the directory of the model, which is nobody's business outside."""
+    message = f"{type(runtime.load_error).__name__}: {runtime.load_error}"
+    path = runtime.settings.model_path
+    return message if path is None else message.replace(path.rpartition("/")[0] + "/", "")

@@ -1,0 +1,101 @@
+"""Errors as RFC 9457 problem documents: the one table from exceptions to status codes."""
+
+from __future__ import annotations
+
+import logging
+import math
+
+from flask import Response, g
+from werkzeug.exceptions import HTTPException
+
+from service import errors
+from service.http.json import json_response
+
+_log = logging.getLogger("jitney.http")
+
+# Status and title of every error that a request can end with; a test checks that none is missing.
+PROBLEMS: dict[type[errors.JitneyError], tuple[int, str]] = {
+    errors.MalformedBody: (400, "Malformed body"),
+    errors.UnknownModel: (404, "Unknown model"),
+    errors.VersionMismatch: (409, "Version not served"),
+    errors.TooLarge: (413, "Too large"),
+    errors.UnsupportedMedia: (415, "Unsupported media type"),
+    errors.InvalidInput: (422, "Invalid input"),
+    errors.QueueFull: (429, "Queue full"),
+    errors.ClientGone: (499, "Client closed its connection"),
+    errors.ModelFailed: (500, "Model failed"),
+    errors.OutOfMemory: (500, "Out of memory"),
+    errors.SchedulerFailed: (500, "Scheduler failed"),
+    errors.OutputCountMismatch: (500, "Wrong output count"),
+    errors.NonFiniteOutput: (500, "Non-finite output"),
+    errors.NotReady: (503, "Not ready"),
+    errors.Draining: (503, "Stopping"),
+    errors.WorkerDead: (503, "Worker dead"),
+    errors.DeadlineExceeded: (504, "Deadline exceeded"),
+}
+
+# An error names at most this many places, and no text longer than this many characters: it stays under 8 KiB.
+MAX_FAULTS = 20
+MAX_CHARS = 200
+
+# What is not measured is a guess that keeps clients from hammering: how soon to ask again, seconds.
+NOT_READY_RETRY_S = 2
+
+
+def from_error(error: errors.JitneyError) -> Response:
+    """The answer to a request that ended with `error`."""
+    status, title = PROBLEMS[type(error)]
+    faults: list[errors.Fault] = []
+    if isinstance(error, errors.InvalidInput):
+        faults = list(error.faults)
+    elif isinstance(error, errors.PredictionFailed):
+        faults = [errors.Fault(f"instances[{row}]", str(error)) for row in error.rows]
+    detail = str(error)
+    if isinstance(error, errors.InvalidInput) and faults[0].loc:
+        detail = f"{faults[0].loc} {detail}"
+    response = problem(status, title, detail, faults)
+    if isinstance(error, errors.QueueFull):
+        response.headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
+    elif status == 503:
+        response.headers["Retry-After"] = str(NOT_READY_RETRY_S)
+    return response
+
+
+def from_http_exception(error: HTTPException) -> Response:
+    """The answer to what Flask itself refuses: unknown paths, wrong methods, bodies over the limit."""
+    status = error.code or 500
+    response = problem(status, error.name, _DETAILS.get(status, error.name))
+    for name, value in error.get_headers():
+        if name in ("Allow", "Retry-After"):
+            response.headers[name] = value
+    return response
+
+
+def from_surprise(error: Exception) -> Response:
+    """The answer to a bug of ours: the log has the traceback, the client an id to quote."""
+    _log.error("request %s failed unexpectedly", g.get("request_id"), exc_info=error)
+    return problem(500, "Internal error", "the service failed on this request; its request_id is in the service's log")
+
+
+def problem(status: int, title: str, detail: str, faults: list[errors.Fault] | None = None) -> Response:
+    """A problem document."""
+    body: dict[str, object] = {
+        "type": "about:blank",
+        "title": title,
+        "status": status,
+        "detail": _cut(detail),
+        "request_id": g.get("request_id"),
+    }
+    if faults:
+        body["errors"] = [{"loc": _cut(fault.loc), "msg": _cut(fault.msg)} for fault in faults[:MAX_FAULTS]]
+    return json_response(body, status, content_type="application/problem+json")
+
+
+_DETAILS = {
+    404: "there is nothing at this path",
+    405: "this path does not take this method",
+}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 1] + "…"

@@ -1,0 +1,116 @@
+"""The routes: predict with its aliases, and the two probes."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+from flask import Blueprint, Response, current_app, g, request
+from werkzeug.exceptions import HTTPException
+
+from service.errors import JitneyError
+from service.health import liveness, readiness
+from service.http import problems
+from service.http.body import read_call
+from service.http.json import json_response
+from service.prediction import Prediction, predict, select_model
+from service.runtime import Runtime
+
+blueprint = Blueprint("jitney", __name__)
+blueprint.register_error_handler(JitneyError, problems.from_error)
+blueprint.register_error_handler(HTTPException, problems.from_http_exception)
+blueprint.register_error_handler(Exception, problems.from_surprise)
+
+
+def runtime() -> Runtime:
+    """The runtime of the app that answers this request."""
+    found: Runtime = current_app.extensions["jitney"]
+    return found
+
+
+@blueprint.post("/predict")
+@blueprint.post("/models/<name>/predict")
+@blueprint.post("/models/<name>/versions/<version>/predict")
+def predict_route(name: str | None = None, version: str | None = None) -> Response:
+    """One predict request."""
+    started_at = time.perf_counter()
+    here = runtime()
+    here.ensure_started()
+    model = select_model(here, name, version)
+    arrival = here.announce()
+    try:
+        read = read_call(request, model.input, here.settings)
+        prediction = predict(here, model, read.call, arrival=arrival, is_gone=_is_gone(request.environ))
+    finally:
+        arrival.release()
+    latency_ms = (time.perf_counter() - started_at) * 1000
+    body: dict[str, Any] = {
+        "predictions": prediction.predictions,
+        "model_name": model.name,
+        "model_version": model.version,
+        "latency_ms": round(latency_ms, 3),
+    }
+    if read.single:
+        body["prediction"] = prediction.predictions[0]
+    if prediction.classes is not None:
+        body["classes"] = prediction.classes
+    if any(prediction.truncated):
+        body["truncated"] = True if read.single else prediction.truncated
+    if request.args.get("explain") == "1":
+        body["batch"] = explain(prediction)
+    g.server_timing = (
+        f"preprocess;dur={prediction.preprocess_s * 1000:.3f}, queue;dur={prediction.answer.queue_s * 1000:.3f}, "
+        f"model;dur={prediction.answer.model_s * 1000:.3f}"
+    )
+    return json_response(body)
+
+
+@blueprint.get("/healthz")
+def healthz() -> Response:
+    """Readiness."""
+    here = runtime()
+    here.ensure_started()
+    ready, body = readiness(here)
+    return json_response(body, 200 if ready else 503)
+
+
+@blueprint.get("/livez")
+def livez() -> Response:
+    """Liveness."""
+    live, body = liveness(runtime())
+    return json_response(body, 200 if live else 503)
+
+
+def explain(prediction: Prediction) -> list[dict[str, Any]]:
+    """How each row was batched."""
+    return [
+        {
+            "batch_id": info.batch_id,
+            "batch_size": info.size,
+            "flush_reason": info.reason,
+            "queue_ms": round((info.started_at - prediction.answer.enqueued_at) * 1000, 3),
+            "model_ms": round(info.model_s * 1000, 3),
+            "padded_length": info.padded_length,
+            "padding_share": round(info.padding_tokens / (info.size * info.padded_length), 4),
+        }
+        for info in prediction.answer.batches
+    ]
+
+
+def _is_gone(environ: dict[str, Any]) -> Callable[[], bool] | None:
+    """A test whether the client has closed its connection; None where the server does not give the socket."""
+    connection = environ.get("gunicorn.socket")
+    if connection is None:
+        return None
+
+    def gone() -> bool:
+        try:
+            return bool(connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b"")
+        except (BlockingIOError, InterruptedError):
+            return False
+        except (OSError, ValueError):
+            return True
+
+    return gone

@@ -1,0 +1,1 @@
+"""What Prometheus can read: one module for HTTP requests, one for batches and models."""

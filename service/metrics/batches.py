@@ -1,0 +1,118 @@
+"""Counting batches, rows and what went wrong with them, by model and version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from service.batching.batcher import BatcherStatus
+from service.batching.faults import FaultKind
+from service.batching.tickets import BatchInfo
+from service.errors import PredictionFailed
+from service.metrics.buckets import ROWS, SECONDS
+
+_MODEL = ("model", "version")
+
+
+class ModelIdentity(Protocol):
+    """The part of a model handle that names it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def fmt(self) -> str: ...
+    @property
+    def device(self) -> str: ...
+
+
+class BatchMetrics:
+    """Everything counted under a model's name. Only models that are loaded ever become labels."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def counter(name: str, text: str, *more: str) -> Counter:
+            return Counter(name, text, (*_MODEL, *more), registry=registry)
+
+        def seconds(name: str, text: str) -> Histogram:
+            return Histogram(name, text, _MODEL, buckets=SECONDS, registry=registry)
+
+        def gauge(name: str, text: str) -> Gauge:
+            return Gauge(name, text, _MODEL, registry=registry)
+
+        self._size = Histogram("inference_batch_size", "Rows per batch", _MODEL, buckets=ROWS, registry=registry)
+        self._queue_wait = seconds("inference_queue_wait_seconds", "Time of a row between admission and its batch")
+        self._model_s = seconds("inference_model_seconds", "Time of a batch in the model")
+        self._preprocess = seconds("inference_preprocess_seconds", "Time of a request in validation and preparation")
+        self._flushes = counter("inference_flushes_total", "Batches, by why they left", "reason")
+        self._rows = counter("inference_rows_total", "Rows that the model has seen")
+        self._abandoned = counter("inference_abandoned_total", "Rows whose client had gone")
+        self._errors = counter("inference_errors_total", "Rows that failed, by why", "reason")
+        self._rejected = counter("inference_rejected_total", "Requests without an answer, by why", "reason")
+        self._retries = counter("inference_batch_retries_total", "Model calls that failed and were split", "reason")
+        self._tokens = counter("inference_tokens_total", "Tokens of the rows themselves")
+        self._padding = counter("inference_padding_tokens_total", "Tokens added to make rows of a batch equally long")
+        self._depth = gauge("inference_queue_depth", "Rows admitted and not yet in a batch")
+        self._oldest = gauge("inference_oldest_wait_seconds", "Time that the oldest waiting row has waited")
+        self._backlog = gauge("inference_backlog_seconds", "Time to serve the rows that wait now, at the measured pace")
+        self._ceiling = gauge("inference_effective_max_batch_size", "Rows per batch that memory allows now")
+        self._info = Gauge(
+            "inference_model_info", "The loaded model", ("name", "version", "format", "device"), registry=registry
+        )
+
+    def loaded(self, model: ModelIdentity, status: Callable[[], BatcherStatus]) -> None:
+        """A model is ready; its gauges ask `status` whenever they are read.
+
+        Series that count failures start at zero, so that the first failure is seen as an increase.
+        """
+        labels = (model.name, model.version)
+        self._info.labels(model.name, model.version, model.fmt, model.device).set(1)
+        self._depth.labels(*labels).set_function(lambda: status().queued)
+        self._oldest.labels(*labels).set_function(lambda: status().oldest_wait_s)
+        self._backlog.labels(*labels).set_function(lambda: status().backlog_s)
+        self._ceiling.labels(*labels).set_function(lambda: status().effective_max_batch_size)
+        for family in (self._size, self._queue_wait, self._model_s, self._rows, self._abandoned):
+            family.labels(*labels)
+        for reason in ("model", "oom", "output_count", "non_finite", "scheduler"):
+            self._errors.labels(*labels, reason)
+        for reason in ("queue_full", "deadline", "draining"):
+            self._rejected.labels(*labels, reason)
+
+    def batch(
+        self, model: ModelIdentity, info: BatchInfo, waits_s: Sequence[float], errors: Sequence[PredictionFailed]
+    ) -> None:
+        """A batch has run."""
+        labels = (model.name, model.version)
+        self._size.labels(*labels).observe(info.size)
+        self._model_s.labels(*labels).observe(info.model_s)
+        self._flushes.labels(*labels, info.reason).inc()
+        self._rows.labels(*labels).inc(info.size)
+        self._tokens.labels(*labels).inc(info.tokens)
+        self._padding.labels(*labels).inc(info.padding_tokens)
+        queue_wait = self._queue_wait.labels(*labels)
+        for wait_s in waits_s:
+            queue_wait.observe(wait_s)
+        for error in errors:
+            self.failed_rows(model, error.reason, 1)
+
+    def split(self, model: ModelIdentity, kind: FaultKind) -> None:
+        """A model call failed, and its rows are tried again in two halves."""
+        self._retries.labels(model.name, model.version, kind).inc()
+
+    def failed_rows(self, model: ModelIdentity, reason: str, count: int) -> None:
+        """Rows that their callers got an error for."""
+        self._errors.labels(model.name, model.version, reason).inc(count)
+
+    def preprocessed(self, model: ModelIdentity, seconds: float) -> None:
+        """A request's rows are ready for the queue."""
+        self._preprocess.labels(model.name, model.version).observe(seconds)
+
+    def rejected(self, model: ModelIdentity, reason: str) -> None:
+        """A request that was admitted to no batch, or gave up waiting."""
+        self._rejected.labels(model.name, model.version, reason).inc()
+
+    def abandoned(self, model: ModelIdentity, rows: int) -> None:
+        """Rows whose client closed its connection."""
+        self._abandoned.labels(model.name, model.version).inc(rows)

@@ -1,0 +1,162 @@
+"""From one request, whatever protocol it came by, to its predictions: check, prepare, batch, present."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from loaders.handle import ModelHandle
+from loaders.signature import OutputSpec
+from service.batching.admission import Arrival
+from service.batching.tickets import Answer
+from service.errors import (
+    ClientGone,
+    DeadlineExceeded,
+    Fault,
+    InvalidInput,
+    NonFiniteOutput,
+    QueueFull,
+    TooLarge,
+    UnknownModel,
+    VersionMismatch,
+)
+from service.inputs import InputLimits, PreparedRow, prepare
+from service.outputs import present
+from service.runtime import LaneKey, Runtime
+
+_RAW = OutputSpec()
+
+
+@dataclass(frozen=True, slots=True)
+class PredictCall:
+    """What a caller asks for.
+
+    `instances`: parsed JSON values, or bytes of pictures. `model_version`: the version that the body insists on.
+    `timeout_s`: the caller's own deadline, seconds. `parameters`: options of the model.
+    """
+
+    instances: list[Any]
+    model_version: str | None = None
+    timeout_s: float | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What the caller gets. `predictions[i]` and `truncated[i]` belong to instance i.
+
+    `classes`: names of the classes in the order of the probabilities, when probabilities were asked for.
+    """
+
+    model: ModelHandle
+    predictions: list[Any]
+    truncated: list[bool]
+    classes: list[Any] | None
+    answer: Answer
+    preprocess_s: float
+
+
+def select_model(runtime: Runtime, name: str | None, version: str | None) -> ModelHandle:
+    """The model that a path names (None: the only one); raises NotReady, Draining or UnknownModel."""
+    model = runtime.serving()
+    if name is not None and name != model.name:
+        raise UnknownModel("no model of this name is served here")
+    if version is not None and version != model.version:
+        raise UnknownModel("this version of the model is not served here")
+    return model
+
+
+def predict(
+    runtime: Runtime,
+    model: ModelHandle,
+    call: PredictCall,
+    *,
+    arrival: Arrival | None = None,
+    is_gone: Callable[[], bool] | None = None,
+) -> Prediction:
+    """The answer to `call`; raises a `JitneyError` instead of giving a wrong or partial one.
+
+    *Thread:* the request's own; it blocks until the answer is there, at most until the deadline.
+    """
+    started_at = time.perf_counter()
+    if call.model_version is not None and call.model_version != model.version:
+        raise VersionMismatch(call.model_version, model.version)
+    parameters = _accepted(call.parameters, model)
+    rows = _prepared(runtime, model, call.instances)
+    preprocess_s = time.perf_counter() - started_at
+    runtime.metrics.preprocessed(model, preprocess_s)
+    limit_s = runtime.settings.request_timeout_ms / 1000
+    try:
+        answer = runtime.batcher().ask(
+            [row.payload for row in rows],
+            limit_s if call.timeout_s is None else min(call.timeout_s, limit_s),
+            key=LaneKey(model, parameters, rows[0].shape_key),
+            lengths=[row.length for row in rows],
+            arrival=arrival,
+            is_gone=is_gone,
+        )
+    except QueueFull:
+        runtime.metrics.rejected(model, "queue_full")
+        raise
+    except DeadlineExceeded:
+        runtime.metrics.rejected(model, "deadline")
+        raise
+    except ClientGone:
+        runtime.metrics.abandoned(model, len(rows))
+        raise
+    proba = dict(parameters).get("proba", False)
+    return Prediction(
+        model=model,
+        predictions=_presented(runtime, model, _RAW if proba else model.output, answer),
+        truncated=[row.truncated for row in rows],
+        classes=list(model.metadata.get("classes", ())) if proba else None,
+        answer=answer,
+        preprocess_s=preprocess_s,
+    )
+
+
+def _accepted(parameters: Mapping[str, Any], model: ModelHandle) -> tuple[tuple[str, Any], ...]:
+    """The parameters as part of a lane's key; raises InvalidInput for one that the model does not take."""
+    faults = []
+    for name, value in parameters.items():
+        if name not in model.parameters:
+            known = ", ".join(sorted(model.parameters)) or "none"
+            faults.append(Fault(f"parameters.{name}", f"is not a parameter of this model; it takes: {known}"))
+        elif not isinstance(value, (bool, int, float, str)):
+            faults.append(Fault(f"parameters.{name}", "must be a string, a number or a boolean"))
+        elif name == "proba" and not isinstance(value, bool):
+            faults.append(Fault("parameters.proba", "must be true or false"))
+    if faults:
+        raise InvalidInput(*faults)
+    return tuple(sorted(parameters.items()))
+
+
+def _prepared(runtime: Runtime, model: ModelHandle, instances: list[Any]) -> list[PreparedRow]:
+    settings = runtime.settings
+    if not instances:
+        raise InvalidInput.at("instances", "must hold at least one instance")
+    if len(instances) > settings.max_instances:
+        raise TooLarge(f"the number of instances, {len(instances)},", settings.max_instances, "MAX_INSTANCES")
+    rows = prepare(model.input, instances, InputLimits(settings.max_image_pixels, settings.max_text_chars))
+    for position, row in enumerate(rows):
+        if row.shape_key != rows[0].shape_key:
+            raise InvalidInput.at(
+                f"instances[{position}]", "differs in shape from instances[0]; the rows of one request must be alike"
+            )
+    return rows
+
+
+def _presented(runtime: Runtime, model: ModelHandle, spec: OutputSpec, answer: Answer) -> list[Any]:
+    predictions = []
+    bad = []
+    for position, result in enumerate(answer.results):
+        try:
+            predictions.append(present(spec, result))
+        except NonFiniteOutput:
+            bad.append(position)
+    if bad:
+        runtime.metrics.failed_rows(model, NonFiniteOutput.reason, len(bad))
+        raise NonFiniteOutput("the model answered with NaN or infinity, which JSON cannot hold", bad)
+    return predictions

@@ -1,0 +1,200 @@
+"""The running heart of an app: it starts, watches and stops the batcher with its model."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from loaders.errors import ModelError
+from loaders.handle import ModelHandle
+from loaders.load import load_model
+from service.batching.admission import Arrival
+from service.batching.batcher import BatcherStatus, ThreadedBatcher
+from service.batching.faults import FaultKind
+from service.batching.tickets import BatchInfo
+from service.batching.worker import StartFailed
+from service.errors import Draining, NotReady, PredictionFailed
+from service.metrics.batches import BatchMetrics
+from service.settings import Settings
+from service.warmup import warm_up
+
+_log = logging.getLogger("jitney")
+
+# How long the first request of a server without start-up hooks waits for a model that is in memory already.
+READY_WAIT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class LaneKey:
+    """Rows with equal keys may share a batch: same model, same parameters, same shape."""
+
+    model: ModelHandle
+    parameters: tuple[tuple[str, Any], ...]
+    shape: tuple[Any, ...]
+
+
+class Runtime:
+    """One model behind one batcher.
+
+    `start` and `close` may be called more than once and from any thread. `on_fatal(reason)` is called on the worker
+    thread when this process cannot serve any more; whoever runs the process decides what follows.
+    """
+
+    def __init__(self, settings: Settings, metrics: BatchMetrics, model_handle: ModelHandle | None = None) -> None:
+        self.settings = settings
+        self.metrics = metrics
+        self.model: ModelHandle | None = None
+        self.load_error: BaseException | None = None
+        self.draining = False
+        self.on_fatal: Callable[[str], None] = lambda _reason: None
+        self._given = model_handle
+        self._lock = threading.Lock()  # guards _batcher
+        self._batcher: ThreadedBatcher | None = None
+        self._settled = threading.Event()  # the load has ended, well or not
+
+    def __repr__(self) -> str:
+        model = self.model
+        name = "no model" if model is None else f"{model.name}/{model.version}"
+        return f"<Runtime {name} draining={self.draining} {self._batcher!r}>"
+
+    def start(self) -> None:
+        """Start the worker thread, which loads the model in the background."""
+        settings = self.settings
+        with self._lock:
+            if self._batcher is None:
+                self._batcher = ThreadedBatcher(
+                    self._run,
+                    max_batch_size=settings.max_batch_size,
+                    max_batch_latency_s=settings.max_batch_latency_ms / 1000,
+                    max_batch_tokens=settings.max_batch_tokens,
+                    policy=settings.batch_policy,
+                    scheduler=settings.scheduler,
+                    max_queue_size=settings.max_queue_size,
+                    default_timeout_s=settings.request_timeout_ms / 1000,
+                    on_start=self._load,
+                    listener=self,
+                )
+            self._batcher.start()
+
+    def ensure_started(self) -> None:
+        """Start at the first request, for servers that have no start-up hook.
+
+        A model that is in memory already needs no loading; then the request waits for the moment it takes.
+        """
+        if self._batcher is None and not self.draining:
+            self.start()
+        if self._given is not None and not self._settled.is_set():
+            self._settled.wait(READY_WAIT_S)
+
+    def begin_drain(self) -> None:
+        """Not ready from now on; requests that are inside are still served."""
+        self.draining = True
+
+    def close(self, timeout_s: float | None = None) -> bool:
+        """Answer everything that was admitted, end the worker thread and free the model; True when it ended."""
+        self.draining = True
+        with self._lock:
+            batcher = self._batcher
+        if batcher is None:
+            return True
+        ended = batcher.close(self.settings.request_timeout_ms / 1000 if timeout_s is None else timeout_s)
+        model = self.model
+        if ended and model is not None and model is not self._given:
+            model.close()
+        return ended
+
+    def serving(self) -> ModelHandle:
+        """The model that answers now; raises NotReady or Draining."""
+        if self.draining:
+            raise Draining("the service is stopping and takes no new work")
+        if self.model is None:
+            raise NotReady("the model is still loading" if self.load_error is None else "the model could not be loaded")
+        return self.model
+
+    def batcher(self) -> ThreadedBatcher:
+        """The batcher, once started."""
+        if self._batcher is None:
+            raise NotReady("the service has not been started")
+        return self._batcher
+
+    def status(self) -> BatcherStatus | None:
+        """The batcher's snapshot; None before the start."""
+        return None if self._batcher is None else self._batcher.status()
+
+    def announce(self) -> Arrival:
+        """Count a request that is being read and prepared, for the eager policy."""
+        return self.batcher().announce()
+
+    # What the worker thread calls.
+
+    def on_batch(
+        self, info: BatchInfo, key: LaneKey, waits_s: Sequence[float], errors: Sequence[PredictionFailed]
+    ) -> None:
+        """A batch has run."""
+        self.metrics.batch(key.model, info, waits_s, errors)
+        for error in errors:
+            _log.error("a row of batch %d failed: %s", info.batch_id, error, exc_info=error.__cause__)
+
+    def on_split(self, kind: FaultKind, size: int, key: LaneKey) -> None:
+        """A model call failed and is split."""
+        self.metrics.split(key.model, kind)
+        _log.warning("a batch of %d rows failed (%s) and is split to find the cause", size, kind)
+
+    def on_death(self, cause: BaseException) -> None:
+        """The worker has ended and everyone has been answered."""
+        self._settled.set()
+        if self.load_error is None and self.model is None:
+            self.load_error = cause
+        if self.load_error is None:
+            self.on_fatal(f"the inference worker ended with {type(cause).__name__}")
+        elif self.settings.exit_on_load_error:
+            self.on_fatal(f"the model could not be loaded: {self.load_error}")
+
+    def _load(self) -> None:
+        started_at = time.monotonic()
+        try:
+            model = self._given or self._load_from_path()
+            if self.settings.warmup:
+                warm_up(model, self.settings.max_batch_size, self._predict)
+        except Exception as error:
+            self.load_error = error
+            # A ModelError is written for people; anything else needs its traceback to be understood.
+            _log.critical("the model could not be loaded: %s", error, exc_info=not isinstance(error, ModelError))
+            raise StartFailed from error
+        self.metrics.loaded(model, self.batcher().status)
+        for warning in model.warnings:
+            _log.warning("%s", warning)
+        took_s = time.monotonic() - started_at
+        _log.info("model %s version %s (%s) is ready after %.1f s", model.name, model.version, model.fmt, took_s)
+        self.model = model
+        self._settled.set()
+
+    def _load_from_path(self) -> ModelHandle:
+        settings = self.settings
+        if settings.model_path is None:
+            raise ModelError("MODEL_PATH is not set: it names the model file or bundle directory to serve")
+        return load_model(
+            settings.model_path,
+            settings.model_format,
+            name=settings.model_name,
+            version=settings.model_version,
+            device=settings.device,
+            allow_pickle=settings.allow_pickle,
+            pad_to_multiple_of=settings.pad_to_multiple_of,
+        )
+
+    def _run(self, rows: list[Any], key: LaneKey) -> Any:
+        return self._predict(key.model, rows, dict(key.parameters))
+
+    def _predict(self, model: ModelHandle, rows: list[Any], parameters: Mapping[str, Any]) -> Any:
+        """Call the model, filled up to an allowed batch size when there is a list of those."""
+        count = len(rows)
+        size = next((size for size in self.settings.batch_size_buckets or () if size >= count), count)
+        results: Any = model.predict_batch(rows + rows[-1:] * (size - count), parameters)
+        if size > count and hasattr(results, "__len__") and len(results) == size:
+            return results[:count]
+        return results
