@@ -53,7 +53,9 @@ class OnnxLoader:
         if {value.name for value in inputs} <= TOKEN_INPUTS and inputs and tokenizer.is_file():
             predict, spec = onnx_texts(session, tokenizer, metadata)
         elif len(inputs) == 1:
-            predict, spec = _Arrays(session), _input_spec(inputs[0], path)
+            # The specification first: it refuses what the other could not be made for.
+            spec = _input_spec(inputs[0], path)
+            predict = _Arrays(session)
         else:
             raise ModelLoadError(
                 f"{path.name!r} takes {len(inputs)} inputs ({', '.join(value.name for value in inputs)}); served are "

@@ -178,6 +178,8 @@ def _explained(path: Path, error: Exception) -> str:
     missing = _MISSING_ATTRIBUTE.search(str(error))
     if missing is not None:
         attribute, module = missing.groups()
+        if module.endswith(".__main__"):
+            module = "__main__"  # that of a program started with `python -m`
         advice = "the code it was saved with is not the code installed here"
         if module == "__main__":
             advice = (

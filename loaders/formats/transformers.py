@@ -41,11 +41,16 @@ class TransformersLoader:
         config = transformers.AutoConfig.from_pretrained(str(path), **_LOCAL)
         classifies = any("ForSequenceClassification" in kind for kind in config.architectures or ())
         tokenizer = transformers.AutoTokenizer.from_pretrained(str(path), **_LOCAL)
-        if not getattr(tokenizer, "is_fast", False):
-            raise ModelLoadError(f"{path.name!r} has no fast tokenizer (tokenizer.json), which threads can share")
+        _check_tokenizer(tokenizer, path)
         auto = transformers.AutoModelForSequenceClassification if classifies else transformers.AutoModel
         model, report = auto.from_pretrained(str(path), use_safetensors=True, output_loading_info=True, **_LOCAL)
         _check_complete(report, classifies, path)
+        embeddings = model.get_input_embeddings().num_embeddings
+        if len(tokenizer) > embeddings:
+            # Met in a request, such a token is an index error, or on a GPU the end of the process.
+            raise ModelLoadError(
+                f"{path.name!r}: the tokenizer knows {len(tokenizer)} tokens, but the model only {embeddings}"
+            )
 
         pad_id = _pad_id(tokenizer, config)
         if model.config.pad_token_id is None:
@@ -114,6 +119,15 @@ class _Texts:
         """Free the model and its device memory."""
         self._model = None
         free(self._torch, self._device)
+
+
+def _check_tokenizer(tokenizer: Any, path: Path) -> None:
+    # Without its files, transformers makes an empty tokenizer to which every word is unknown.
+    files = [str(file) for file in tokenizer.vocab_files_names.values()]
+    if not any((path / file).is_file() for file in files):
+        raise ModelLoadError(f"{path.name!r} has no tokenizer: none of {', '.join(files)} is there")
+    if not getattr(tokenizer, "is_fast", False):
+        raise ModelLoadError(f"{path.name!r} has no fast tokenizer (tokenizer.json), which threads can share")
 
 
 def _check_complete(report: Mapping[str, Any], classifies: bool, path: Path) -> None:
