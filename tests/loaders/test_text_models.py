@@ -16,6 +16,7 @@ import pytest
 from model_makers import MAX_POSITIONS, make_tokenizer
 
 from loaders import EncodedText, MissingDependencyError, ModelHandle, ModelLoadError, OutputSpec, TextInput, load_model
+from loaders.formats.text import make_encoder
 from loaders.formats.transformers import _check_tokenizer
 
 
@@ -114,6 +115,37 @@ def test_many_threads_encode_at_once_and_get_their_own_text(sentiment: Path) -> 
                 assert results == expected
     finally:
         sys.setswitchinterval(before)
+
+
+class Backend:
+    """A tokenizer that counts how often its settings are changed."""
+
+    def __init__(self) -> None:
+        self.changes = 0
+
+    def no_padding(self) -> None:
+        self.changes += 1
+
+    def no_truncation(self) -> None:
+        self.changes += 1
+
+    def enable_truncation(self, max_length: int) -> None:
+        self.changes += 1
+
+    def num_special_tokens_to_add(self, is_pair: bool) -> int:
+        return 2
+
+    def encode(self, text: str) -> Any:
+        return SimpleNamespace(ids=[len(text)], overflowing=[])
+
+
+@pytest.mark.parametrize("max_length", [None, 8])
+def test_the_shared_tokenizer_is_never_changed_once_it_encodes(max_length: int | None) -> None:
+    backend = Backend()
+    encode_one = make_encoder(backend, max_length)
+    changes = backend.changes
+    assert [encode_one("a"), encode_one("ab")] == [EncodedText((1,)), EncodedText((2,))]
+    assert backend.changes == changes == 2
 
 
 def test_characters_of_every_kind_are_encoded_whole(sentiment: Path) -> None:
