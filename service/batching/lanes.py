@@ -94,7 +94,7 @@ class Lane:
         if self._passes >= MAX_PASSES:
             scheduler = Fifo()
         waiting = list(islice(self.in_order(), max(limits.max_rows, scheduler.look_ahead(limits))))
-        positions = scheduler.select(waiting, limits)
+        positions = scheduler.select(waiting, limits, self._passes)
         _check_selection(positions, waiting, limits)
         return [waiting[position] for position in positions]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from service.batching.grouped import Grouped
 from service.batching.policy import BatchLimits
 from service.batching.tickets import Row
 
@@ -17,14 +18,15 @@ from service.batching.tickets import Row
 class Scheduler(Protocol):
     """Chooses a batch.
 
-    `look_ahead(limits)`: how many waiting rows it wants to see. `select(rows, limits)`: rows is not empty and in
-    arrival order; the answer holds distinct positions in it, in the order in which the batch is to be laid out, and
-    is within `limits`. It is called with no lock held, on the worker thread; an exception fails the first rows only.
+    `look_ahead(limits)`: how many waiting rows it wants to see. `select(rows, limits, passes)`: rows is not empty and
+    in arrival order; the answer holds distinct positions in it, in the order in which the batch is to be laid out,
+    and is within `limits`. `passes`: how many batches of this lane in a row have left without rows[0].
+    *Thread:* worker, with no lock held. An exception fails the rows at the front and nobody else.
     """
 
     def look_ahead(self, limits: BatchLimits) -> int: ...
 
-    def select(self, rows: Sequence[Row], limits: BatchLimits) -> list[int]: ...
+    def select(self, rows: Sequence[Row], limits: BatchLimits, passes: int) -> list[int]: ...
 
 
 class Fifo:
@@ -34,7 +36,7 @@ class Fifo:
         """No further than the batch itself."""
         return limits.max_rows
 
-    def select(self, rows: Sequence[Row], limits: BatchLimits) -> list[int]:
+    def select(self, rows: Sequence[Row], limits: BatchLimits, passes: int) -> list[int]:  # noqa: ARG002
         """The longest run from the front that fits."""
         if limits.max_tokens is None:
             return list(range(min(len(rows), limits.max_rows)))
@@ -49,12 +51,12 @@ class Fifo:
 class LengthAware(Fifo):
     """The batch of arrival order, longest row first. It changes the layout of a batch, never its cost."""
 
-    def select(self, rows: Sequence[Row], limits: BatchLimits) -> list[int]:
+    def select(self, rows: Sequence[Row], limits: BatchLimits, passes: int) -> list[int]:
         """Same rows as `Fifo`; ties keep arrival order."""
-        return sorted(super().select(rows, limits), key=lambda position: -rows[position].length)
+        return sorted(super().select(rows, limits, passes), key=lambda position: -rows[position].length)
 
 
-_FACTORIES: dict[str, Callable[[], Scheduler]] = {"fifo": Fifo, "length_aware": LengthAware}
+_FACTORIES: dict[str, Callable[[], Scheduler]] = {"fifo": Fifo, "grouped": Grouped, "length_aware": LengthAware}
 
 
 def register_scheduler(name: str, factory: Callable[[], Scheduler]) -> None:
