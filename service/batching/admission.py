@@ -69,6 +69,7 @@ class Admission:
         self._wake_on_dismissal = wake_on_dismissal
         self._pid = os.getpid()
         self.state = WorkerState.NEW
+        self.started = threading.Event()  # the state is beyond STARTING
         self.cause: BaseException | None = None
         self.queued = 0
         self.on_the_way = 0
@@ -151,6 +152,8 @@ class Admission:
             self.state = state
             if cause is not None:
                 self.cause = cause
+            if state not in (WorkerState.NEW, WorkerState.STARTING):
+                self.started.set()
             return True
 
     def fail_everyone(self, error: Callable[[], JitneyError]) -> None:

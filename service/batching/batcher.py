@@ -135,6 +135,10 @@ class ThreadedBatcher:
             raise
         self._thread = thread
 
+    def wait_started(self, timeout_s: float) -> bool:
+        """Wait until rows are taken, or never will be: the start has ended, well or not; False after `timeout_s`."""
+        return self._admission.started.wait(timeout_s)
+
     def close(self, timeout_s: float = 30.0) -> bool:
         """Take no new work, answer everything that was admitted, and stop the worker thread.
 
