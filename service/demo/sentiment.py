@@ -7,6 +7,7 @@ rated 3 as "surely positive", so that no line between positive, negative and neu
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +28,9 @@ CLEAR_RATING = 1.0
 LEAST_ACCURACY = 0.75
 
 MAX_TOKENS = 128
-_VOCABULARY = 8000
+_VOCABULARY = 10_000
+_ENDINGS = 1000
+_ENDING_LENGTHS = range(2, 7)
 _HIDDEN = 64
 _EPOCHS = 3
 _BATCH = 64
@@ -101,14 +104,15 @@ def _repeatable() -> Iterator[None]:
 
 def _train_tokenizer(texts: Sequence[str]) -> Any:
     """A WordPiece tokenizer without case, for `texts`; it cuts after `_TRAINED_TOKENS`."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-    tokenizer = Tokenizer(models.WordPiece(unk_token=_UNKNOWN))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.train_from_iterator(
-        texts, trainers.WordPieceTrainer(vocab_size=_VOCABULARY, special_tokens=list(_SPECIAL), show_progress=False)
-    )
+    normalizer = normalizers.BertNormalizer(lowercase=True)
+    splitter = pre_tokenizers.BertPreTokenizer()
+    words = Counter(word for text in texts for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
+    vocabulary = {piece: number for number, piece in enumerate(_word_pieces(words))}
+    tokenizer = Tokenizer(models.WordPiece(vocab=vocabulary, unk_token=_UNKNOWN))
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = splitter
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{_START} $A {_END}",
         pair=f"{_START} $A {_END} $B:1 {_END}:1",
@@ -116,6 +120,25 @@ def _train_tokenizer(texts: Sequence[str]) -> Any:
     )
     tokenizer.enable_truncation(_TRAINED_TOKENS)
     return tokenizer
+
+
+def _word_pieces(words: Counter[str]) -> list[str]:
+    """The special tokens, every letter, the most frequent endings, and the most frequent whole words.
+
+    Counted here and not by the tokenizer's own trainer, which breaks ties differently in every process.
+    """
+    letters = {letter for word in words for letter in word}
+    endings = Counter(word[-size:] for word in words for size in _ENDING_LENGTHS if len(word) > size + 2)
+    pieces = [*_SPECIAL, *sorted(letters), *(f"##{letter}" for letter in sorted(letters))]
+    pieces += [f"##{ending}" for ending in _most_frequent(endings, _ENDINGS)]
+    known = set(pieces)
+    pieces += [word for word in _most_frequent(words, len(words)) if word not in known]
+    return pieces[:_VOCABULARY]
+
+
+def _most_frequent(counts: Counter[str], most: int) -> list[str]:
+    """At most `most` keys, by falling count, equal ones in alphabetical order."""
+    return sorted(counts, key=lambda key: (-counts[key], key))[:most]
 
 
 def _new_model(vocabulary: int) -> Any:
