@@ -61,7 +61,7 @@ class VersionMismatch(JitneyError):
     """The body asks for a version that is not the one served here."""
 
     def __init__(self, asked: str, served: str) -> None:
-        super().__init__(f"model_version {asked!r} was asked for, but version {served!r} is served here")
+        super().__init__(f"model_version is not the version that is served here, which is {served!r}")
         self.asked = asked
         self.served = served
 

@@ -14,19 +14,30 @@ from service.batching.tickets import Answer
 from service.errors import (
     ClientGone,
     DeadlineExceeded,
+    Draining,
     Fault,
     InvalidInput,
-    NonFiniteOutput,
+    JitneyError,
+    PredictionFailed,
     QueueFull,
     TooLarge,
     UnknownModel,
     VersionMismatch,
+    WorkerDead,
 )
 from service.inputs import InputLimits, PreparedRow, prepare
 from service.outputs import present
 from service.runtime import LaneKey, Runtime
 
 _RAW = OutputSpec()
+
+# The word that each is counted under.
+_REJECTIONS: dict[type[JitneyError], str] = {
+    QueueFull: "queue_full",
+    DeadlineExceeded: "deadline",
+    Draining: "draining",
+    WorkerDead: "worker_dead",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +71,12 @@ class Prediction:
 
 def select_model(runtime: Runtime, name: str | None, version: str | None) -> ModelHandle:
     """The model that a path names (None: the only one); raises NotReady, Draining or UnknownModel."""
-    model = runtime.serving()
+    try:
+        model = runtime.serving()
+    except Draining:
+        if runtime.model is not None:
+            runtime.metrics.rejected(runtime.model, "draining")
+        raise
     if name is not None and name != model.name:
         raise UnknownModel("no model of this name is served here")
     if version is not None and version != model.version:
@@ -97,11 +113,8 @@ def predict(
             arrival=arrival,
             is_gone=is_gone,
         )
-    except QueueFull:
-        runtime.metrics.rejected(model, "queue_full")
-        raise
-    except DeadlineExceeded:
-        runtime.metrics.rejected(model, "deadline")
+    except (QueueFull, DeadlineExceeded, Draining, WorkerDead) as error:
+        runtime.metrics.rejected(model, _REJECTIONS[type(error)])
         raise
     except ClientGone:
         runtime.metrics.abandoned(model, len(rows))
@@ -123,7 +136,8 @@ def _accepted(parameters: Mapping[str, Any], model: ModelHandle) -> tuple[tuple[
     for name, value in parameters.items():
         if name not in model.parameters:
             known = ", ".join(sorted(model.parameters)) or "none"
-            faults.append(Fault(f"parameters.{name}", f"is not a parameter of this model; it takes: {known}"))
+            # The name is the caller's own text, and is not repeated.
+            faults.append(Fault("parameters", f"hold one that this model does not take; it takes: {known}"))
         elif not isinstance(value, (bool, int, float, str)):
             faults.append(Fault(f"parameters.{name}", "must be a string, a number or a boolean"))
         elif name == "proba" and not isinstance(value, bool):
@@ -150,13 +164,15 @@ def _prepared(runtime: Runtime, model: ModelHandle, instances: list[Any]) -> lis
 
 def _presented(runtime: Runtime, model: ModelHandle, spec: OutputSpec, answer: Answer) -> list[Any]:
     predictions = []
-    bad = []
+    failures: dict[int, PredictionFailed] = {}
     for position, result in enumerate(answer.results):
         try:
             predictions.append(present(spec, result))
-        except NonFiniteOutput:
-            bad.append(position)
-    if bad:
-        runtime.metrics.failed_rows(model, NonFiniteOutput.reason, len(bad))
-        raise NonFiniteOutput("the model answered with NaN or infinity, which JSON cannot hold", bad)
+        except PredictionFailed as error:
+            runtime.metrics.failed_rows(model, error.reason, 1)
+            failures[position] = error
+    if failures:
+        first = next(iter(failures.values()))
+        first.rows = tuple(failures)
+        raise first
     return predictions

@@ -1,7 +1,12 @@
-"""From the body of a predict request to a `PredictCall`: JSON, a form with files, or one picture."""
+"""From the body of a predict request to a `PredictCall`: JSON, a form with files, or one picture.
+
+JSON is strict: UTF-8 without a byte order mark, no NaN or Infinity, no number beyond a 64-bit float. Of duplicate
+keys the last one counts. An integer beyond 64 bits is read as the float next to it.
+"""
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -9,7 +14,8 @@ import orjson
 from flask import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from werkzeug.datastructures import FileStorage, MultiDict
-from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
+from werkzeug.exceptions import RequestEntityTooLarge
+from werkzeug.formparser import FormDataParser
 
 from loaders.signature import ImageInput, InputSpec, TextInput
 from service.errors import Fault, InvalidInput, MalformedBody, TooLarge, UnsupportedMedia
@@ -38,6 +44,9 @@ class PredictBody(BaseModel):
         return self
 
 
+_KEYS = PredictBody.model_fields.keys()
+
+
 @dataclass(frozen=True, slots=True)
 class ReadCall:
     """`single`: the request used a short form for one item, so the answer also has `prediction`."""
@@ -51,9 +60,9 @@ def read_call(request: Request, spec: InputSpec, settings: Settings) -> ReadCall
 
     Raises MalformedBody, UnsupportedMedia, InvalidInput or TooLarge.
     """
-    request.max_content_length = settings.max_body_bytes
-    request.max_form_memory_size = settings.max_body_bytes
-    request.max_form_parts = settings.max_instances + len(_OTHER_FIELDS)
+    # One byte more than is allowed: of a body of unknown length Werkzeug reads as much as it may and drops the rest
+    # without a word, so only that byte tells a body that fits from one that was cut.
+    request.max_content_length = settings.max_body_bytes + 1
     encoding = request.headers.get("Content-Encoding", "identity").lower()
     if encoding != "identity":
         raise UnsupportedMedia("bodies are taken as they are, without a Content-Encoding")
@@ -62,7 +71,7 @@ def read_call(request: Request, spec: InputSpec, settings: Settings) -> ReadCall
         return _from_json(_read(request, settings), spec)
     if isinstance(spec, ImageInput):
         if mimetype == "multipart/form-data":
-            return _from_form(request, settings)
+            return _from_form(_read(request, settings), request.mimetype_params, settings)
         if mimetype.startswith("image/"):
             return ReadCall(PredictCall([_read(request, settings)]), single=True)
         raise UnsupportedMedia("this model takes application/json, multipart/form-data or image/*")
@@ -70,13 +79,17 @@ def read_call(request: Request, spec: InputSpec, settings: Settings) -> ReadCall
 
 
 def _read(request: Request, settings: Settings) -> bytes:
+    over_limit = TooLarge("the request body, in bytes,", settings.max_body_bytes, "MAX_BODY_BYTES")
     try:
-        return request.get_data(cache=False)
+        data = request.get_data(cache=False)
     except RequestEntityTooLarge:
-        raise _over_limit(settings) from None
+        raise over_limit from None
     except Exception as error:
         # The HTTP server raises its own exceptions for a broken chunk or a connection that ended early.
         raise MalformedBody("the body could not be read to its end") from error
+    if len(data) > settings.max_body_bytes:
+        raise over_limit
+    return data
 
 
 def _from_json(data: bytes, spec: InputSpec) -> ReadCall:
@@ -88,6 +101,9 @@ def _from_json(data: bytes, spec: InputSpec) -> ReadCall:
         ) from None
     if not isinstance(document, dict):
         raise InvalidInput.at("", 'the body must be a JSON object, e.g. {"instances": [...]}')
+    if not document.keys() <= _KEYS:
+        # Judged here, because a key is part of the input and is not to be repeated; nor is one fault for each needed.
+        raise InvalidInput.at("", f"the body has a key that is none of {', '.join(PredictBody.model_fields)}")
     try:
         body = PredictBody.model_validate(document)
     except ValidationError as error:
@@ -103,17 +119,20 @@ def _from_json(data: bytes, spec: InputSpec) -> ReadCall:
     return ReadCall(call, single=body.text is not None)
 
 
-def _from_form(request: Request, settings: Settings) -> ReadCall:
+def _from_form(data: bytes, options: dict[str, str], settings: Settings) -> ReadCall:
+    # The body is in memory and within its limit already: the parts need no files and no limit of their own size.
+    parser = FormDataParser(
+        stream_factory=lambda *_, **__: io.BytesIO(),
+        max_form_parts=settings.max_instances + len(_OTHER_FIELDS),
+        silent=False,
+    )
     try:
-        files, fields = request.files, request.form
+        _, fields, files = parser.parse(io.BytesIO(data), "multipart/form-data", len(data), options)
     except RequestEntityTooLarge:
-        raise _over_limit(settings) from None
-    except HTTPException as error:
+        raise TooLarge("the number of parts of the form", settings.max_instances, "MAX_INSTANCES") from None
+    except ValueError as error:
         raise MalformedBody("the form could not be parsed") from error
-    except Exception as error:
-        raise MalformedBody("the body could not be read to its end") from error
-    unknown = sorted({name for name in [*files, *fields] if name not in ("file", *_OTHER_FIELDS)})
-    if unknown or not files.getlist("file"):
+    if not {*files, *fields} <= {"file", *_OTHER_FIELDS} or not files.getlist("file"):
         raise InvalidInput.at("file", "the form takes one or more parts named file, and model_version and timeout_ms")
     pictures = [_content(part) for part in files.getlist("file")]
     call = PredictCall(pictures, model_version=fields.get("model_version"), timeout_s=_timeout_s(fields))
@@ -138,13 +157,7 @@ def _timeout_s(fields: MultiDict[str, str]) -> float | None:
     return timeout_ms / 1000
 
 
-def _over_limit(settings: Settings) -> TooLarge:
-    return TooLarge("the request body, in bytes,", settings.max_body_bytes, "MAX_BODY_BYTES")
-
-
 def _fault(error: Any) -> Fault:
     """Where and what, without the input itself."""
     loc = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error["loc"]).lstrip(".")
-    if error["type"] == "extra_forbidden":
-        return Fault(loc, f"is not a key of a predict request; those are {', '.join(PredictBody.model_fields)}")
     return Fault(loc, str(error["msg"]).removeprefix("Value error, "))

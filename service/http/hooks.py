@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
-import re
-import secrets
 import time
 
 from flask import Flask, Response, g, request
 
+from service.http.request_id import request_id
 from service.runtime import Runtime
-
-_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 
 class AnswerHeaders:
-    """Adds the headers to the answers of Jitney's own routes, or of every route when the whole app is Jitney's."""
+    """Adds the headers to the answers of Jitney's own routes, or of every route when the whole app is Jitney's.
+
+    `X-Model-Version` is left out as long as the version is not known, that is while a bundle is being read.
+    """
 
     def __init__(self, runtime: Runtime, *, whole_app: bool) -> None:
         self._runtime = runtime
         self._whole_app = whole_app
-        self._prefix = secrets.token_hex(6)
-        self._numbers = itertools.count(1)
 
     def register(self, app: Flask) -> None:
         """Run before and after each request of `app`."""
@@ -29,23 +26,22 @@ class AnswerHeaders:
         app.after_request(self._after)
 
     def _before(self) -> None:
-        g.answer_started_at = time.perf_counter()
-        asked = request.headers.get("X-Request-ID", "")
-        g.request_id = asked if _REQUEST_ID.fullmatch(asked) else f"{self._prefix}-{next(self._numbers):x}"
+        g.jitney_started_at = time.perf_counter()
 
     def _after(self, response: Response) -> Response:
         if not self._whole_app and request.blueprint != "jitney":
             return response
         headers = response.headers
-        headers["X-Request-ID"] = g.request_id
-        model = self._runtime.model
-        if model is not None:
-            headers["X-Model-Version"] = model.version
-        total_ms = (time.perf_counter() - g.answer_started_at) * 1000
-        detail = g.get("server_timing")
-        headers["Server-Timing"] = (
-            f"total;dur={total_ms:.3f}" if detail is None else f"{detail}, total;dur={total_ms:.3f}"
-        )
-        if response.status_code == 503 and self._runtime.draining:
-            headers["Connection"] = "close"
+        headers["X-Request-ID"] = request_id()
+        version = self._runtime.model_version
+        if version is not None:
+            headers["X-Model-Version"] = version
+        headers["Server-Timing"] = _timing()
         return response
+
+
+def _timing() -> str:
+    phases = [g.jitney_phases] if "jitney_phases" in g else []
+    # A hook of the app that answered first has kept ours from running: then there is nothing to report.
+    started_at = g.get("jitney_started_at", time.perf_counter())
+    return ", ".join([*phases, f"total;dur={(time.perf_counter() - started_at) * 1000:.3f}"])

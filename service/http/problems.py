@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 import math
 
-from flask import Response, g
+from flask import Response
 from werkzeug.exceptions import HTTPException
 
 from service import errors
 from service.http.json import json_response
+from service.http.request_id import request_id
 
 _log = logging.getLogger("jitney.http")
 
-# Status and title of every error that a request can end with; a test checks that none is missing.
+# Status and title of every error that a request can end with; a test checks that none is missing. A class of its own
+# that an application derives from one of these is answered like the nearest one above it.
 PROBLEMS: dict[type[errors.JitneyError], tuple[int, str]] = {
     errors.MalformedBody: (400, "Malformed body"),
     errors.UnknownModel: (404, "Unknown model"),
@@ -34,9 +36,14 @@ PROBLEMS: dict[type[errors.JitneyError], tuple[int, str]] = {
     errors.DeadlineExceeded: (504, "Deadline exceeded"),
 }
 
-# An error names at most this many places, and no text longer than this many characters: it stays under 8 KiB.
+_UNLISTED = (500, "Internal error")
+
+# An error names at most this many places, has no text longer than this many characters, and is shorter than this.
 MAX_FAULTS = 20
 MAX_CHARS = 200
+MAX_BYTES = 8 * 1024
+
+PROBLEM_JSON = "application/problem+json"
 
 # What is not measured is a guess that keeps clients from hammering: how soon to ask again, seconds.
 NOT_READY_RETRY_S = 2
@@ -44,7 +51,7 @@ NOT_READY_RETRY_S = 2
 
 def from_error(error: errors.JitneyError) -> Response:
     """The answer to a request that ended with `error`."""
-    status, title = PROBLEMS[type(error)]
+    status, title = next((PROBLEMS[kind] for kind in type(error).__mro__ if kind in PROBLEMS), _UNLISTED)
     faults: list[errors.Fault] = []
     if isinstance(error, errors.InvalidInput):
         faults = list(error.faults)
@@ -73,22 +80,26 @@ def from_http_exception(error: HTTPException) -> Response:
 
 def from_surprise(error: Exception) -> Response:
     """The answer to a bug of ours: the log has the traceback, the client an id to quote."""
-    _log.error("request %s failed unexpectedly", g.get("request_id"), exc_info=error)
+    _log.error("request %s failed unexpectedly", request_id(), exc_info=error)
     return problem(500, "Internal error", "the service failed on this request; its request_id is in the service's log")
 
 
 def problem(status: int, title: str, detail: str, faults: list[errors.Fault] | None = None) -> Response:
-    """A problem document."""
+    """A problem document; places are left out from the end when it would become too long."""
     body: dict[str, object] = {
         "type": "about:blank",
         "title": title,
         "status": status,
         "detail": _cut(detail),
-        "request_id": g.get("request_id"),
+        "request_id": request_id(),
     }
-    if faults:
-        body["errors"] = [{"loc": _cut(fault.loc), "msg": _cut(fault.msg)} for fault in faults[:MAX_FAULTS]]
-    return json_response(body, status, content_type="application/problem+json")
+    named = [{"loc": _cut(fault.loc), "msg": _cut(fault.msg)} for fault in (faults or [])[:MAX_FAULTS]]
+    while named:
+        response = json_response(body | {"errors": named}, status, content_type=PROBLEM_JSON)
+        if len(response.get_data()) < MAX_BYTES:
+            return response
+        named.pop()
+    return json_response(body, status, content_type=PROBLEM_JSON)
 
 
 _DETAILS = {

@@ -33,6 +33,8 @@ class BatchMetrics:
     """Everything counted under a model's name. Only models that are loaded ever become labels."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+
         def counter(name: str, text: str, *more: str) -> Counter:
             return Counter(name, text, (*_MODEL, *more), registry=registry)
 
@@ -73,11 +75,11 @@ class BatchMetrics:
         self._oldest.labels(*labels).set_function(lambda: status().oldest_wait_s)
         self._backlog.labels(*labels).set_function(lambda: status().backlog_s)
         self._ceiling.labels(*labels).set_function(lambda: status().effective_max_batch_size)
-        for family in (self._size, self._queue_wait, self._model_s, self._rows, self._abandoned):
+        for family in (self._size, self._queue_wait, self._model_s, self._preprocess, self._rows, self._abandoned):
             family.labels(*labels)
         for reason in ("model", "oom", "output_count", "non_finite", "scheduler"):
             self._errors.labels(*labels, reason)
-        for reason in ("queue_full", "deadline", "draining"):
+        for reason in ("queue_full", "deadline", "draining", "worker_dead"):
             self._rejected.labels(*labels, reason)
 
     def batch(

@@ -1,0 +1,308 @@
+"""The forms that a predict request may take, and what each is answered with."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from served import SMALL_PICTURE, mean_colour, sums, upper
+
+from loaders.handle import ModelHandle
+from loaders.signature import EncodedText, TabularInput, TensorInput, TextInput
+
+RED = [1.0, 0.0, 0.0]
+BLUE = [0.0, 0.0, 1.0]
+
+
+def picture(colour: str) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (8, 6), colour).save(file, "PNG")
+    return file.getvalue()
+
+
+def b64(colour: str) -> dict[str, str]:
+    return {"b64": base64.b64encode(picture(colour)).decode()}
+
+
+@pytest.fixture
+def pictures(served):
+    return served(ModelHandle.from_callable(mean_colour, name="colours", input=SMALL_PICTURE))
+
+
+@pytest.fixture
+def texts(served):
+    return served(ModelHandle.from_callable(upper, name="loud", input=TextInput()))
+
+
+def test_rows_of_numbers_are_answered_in_their_order(served):
+    answer = served().predict([1, 2], [3.5, 4]).json
+    assert answer.pop("latency_ms") >= 0
+    assert answer == {"predictions": [3.0, 7.5], "model_name": "m", "model_version": "3"}
+
+
+def test_rows_may_be_objects_of_named_columns(served):
+    spec = TabularInput(columns=("a", "b"), width=2)
+    server = served(ModelHandle.from_callable(lambda rows: [row[0] - row[1] for row in rows], name="m", input=spec))
+    assert server.predict({"b": 1, "a": 5}, [5, 1]).json["predictions"] == [4.0, 4.0]
+
+
+def test_texts_are_given_as_strings(texts):
+    answer = texts.predict("a", "b").json
+    assert answer["predictions"] == ["A", "B"]
+    assert "prediction" not in answer
+
+
+def test_a_single_text_has_a_short_form_with_a_short_answer(texts):
+    answer = texts.client.post("/predict", json={"text": "héllo"}).json
+    assert (answer["predictions"], answer["prediction"]) == (["HÉLLO"], "HÉLLO")
+
+
+def test_a_text_that_was_cut_is_marked(served):
+    spec = TextInput(encode=lambda text: EncodedText(tuple(text.encode()[:3]), truncated=len(text) > 3))
+    server = served(ModelHandle.from_callable(lambda rows: [len(row.ids) for row in rows], name="m", input=spec))
+    assert server.predict("ab", "abcd").json["truncated"] == [False, True]
+    assert server.client.post("/predict", json={"text": "abcd"}).json["truncated"] is True
+    assert "truncated" not in server.predict("ab").json
+
+
+def test_a_tensor_is_nested_numbers(served):
+    spec = TensorInput(shape=(2, 2), dtype="int64")
+    server = served(ModelHandle.from_callable(lambda rows: [row.T for row in rows], name="m", input=spec))
+    assert server.predict([[1, 2], [3, 4]]).json["predictions"] == [[[1, 3], [2, 4]]]
+
+
+def test_a_picture_is_answered_alike_as_base64_as_upload_and_as_raw_body(pictures):
+    as_json = pictures.predict(b64("red")).json
+    upload = pictures.client.post("/predict", data={"file": (io.BytesIO(picture("red")), "x.png")}).json
+    raw = pictures.client.post("/predict", data=picture("red"), content_type="image/png").json
+    assert as_json["predictions"] == upload["predictions"] == raw["predictions"] == [RED]
+    assert upload["prediction"] == raw["prediction"] == RED
+    assert "prediction" not in as_json
+
+
+def test_several_uploads_keep_their_order(pictures):
+    files = [(io.BytesIO(picture(colour)), "same.png") for colour in ("red", "blue", "red")]
+    answer = pictures.client.post("/predict", data={"file": files}).json
+    assert answer["predictions"] == [RED, BLUE, RED]
+    assert "prediction" not in answer
+
+
+def test_form_fields_pin_the_version_and_set_the_deadline(pictures):
+    def post(**fields):
+        return pictures.client.post("/predict", data={"file": (io.BytesIO(picture("red")), "x.png"), **fields})
+
+    assert post(model_version="1", timeout_ms="5000").status_code == 200
+    assert post(model_version="2").status_code == 409
+    for wrong in ("soon", "-1", "0", "nan", "inf", ""):
+        refused = post(timeout_ms=wrong)
+        assert (refused.status_code, refused.json["errors"][0]["loc"]) == (422, "timeout_ms")
+
+
+@pytest.mark.parametrize(
+    "data", [{"file": "no upload"}, {"other": (io.BytesIO(b"x"), "x.png")}, {"model_version": "1"}]
+)
+def test_a_form_without_a_picture_is_refused(pictures, data):
+    answer = pictures.client.post("/predict", data=data, content_type="multipart/form-data")
+    assert answer.status_code == 422
+
+
+@pytest.mark.parametrize(
+    "content_type, body",
+    [
+        ("multipart/form-data", b"x"),
+        ("multipart/form-data; boundary=b", b"no boundary in here"),
+        ("multipart/form-data; boundary=b", b"--b\r\nContent-Disposition: form-data; name=file; filename=x\r\n\r\ncut"),
+        ("multipart/form-data; boundary=\u00e9", b"x"),
+    ],
+)
+def test_a_broken_form_is_a_malformed_body(pictures, content_type, body):
+    assert pictures.client.post("/predict", data=body, content_type=content_type).status_code == 400
+
+
+@pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "APPLICATION/JSON", "application/json"])
+def test_json_is_known_by_its_content_type(served, content_type):
+    answer = served().client.post("/predict", data=b'{"instances": [[1]]}', content_type=content_type)
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    ["text/plain", None, "", "application/x-www-form-urlencoded", "application/vnd.api+json", "image/png",
+     "multipart/form-data; boundary=b", "application/octet-stream"],
+)  # fmt: skip
+def test_any_other_content_type_is_refused(served, content_type):
+    answer = served().client.post("/predict", data=b'{"instances": [[1]]}', content_type=content_type)
+    assert (answer.status_code, answer.mimetype) == (415, "application/problem+json")
+
+
+def test_a_model_of_pictures_refuses_other_types_of_body(pictures):
+    assert pictures.client.post("/predict", data=b"%PDF-1.7", content_type="application/pdf").status_code == 415
+    assert pictures.client.post("/predict", data=b"%PDF-1.7", content_type="image/png").status_code == 415
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "x"])
+def test_a_compressed_body_is_refused(served, encoding):
+    answer = served().client.post("/predict", json={"instances": [[1]]}, headers={"Content-Encoding": encoding})
+    assert answer.status_code == 415
+
+
+def post_json(server, body: bytes):
+    return server.client.post("/predict", data=body, content_type="application/json")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b'{"instances": [[NaN]]}',
+        b'{"instances": [[Infinity]]}',
+        b'{"instances": [[-Infinity]]}',
+        b'{"instances": [[1e400]]}',
+        b'{"instances": [[' + b"9" * 5000 + b"]]}",
+        b'{"instances": ["\xff"]}',
+        '{"instances": ["é"]}'.encode("latin-1"),
+        '{"instances": [[1]]}'.encode("utf-16"),
+        b'\xef\xbb\xbf{"instances": [[1]]}',
+        b'{"instances": ["\\ud800"]}',
+        b"[" * 100_000,
+        b'{"instances": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"instances": [[1],]}',
+        b"\x1f\x8b\x08\x00",
+    ],
+    ids=lambda body: repr(body[:40]),
+)
+def test_what_is_no_strict_json_in_utf8_is_malformed(served, body):
+    server = served()
+    answer = post_json(server, body)
+    assert (answer.status_code, answer.json["title"]) == (400, "Malformed body")
+    assert post_json(server, b'{"instances": [[1, 2]]}').json["predictions"] == [3.0]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"null", b"[]", b"[1]", b'"x"', b"5", b"true", b"{}", b'{"instance": [[1]]}', b'{"instances": null}',
+        b'{"instances": {"0": [1]}}', b'{"instances": "hello"}', b'{"instances": []}', b'{"instances": [[]]}',
+        b'{"instances": [1, 2]}', b'{"instances": [[[1]]]}', b'{"instances": [[1, 2], [3]]}',
+        b'{"instances": [[true]]}', b'{"instances": [["1.5"]]}', b'{"instances": [[null]]}',
+        b'{"instances": [{"a": 1}]}',
+        b'{"instances": [[1]], "text": "x"}', b'{"text": "x"}', b'{"instances": [[1]], "more": 1}',
+        b'{"instances": [[1]], "timeout_ms": 0}', b'{"instances": [[1]], "timeout_ms": -5}',
+        b'{"instances": [[1]], "timeout_ms": "5"}', b'{"instances": [[1]], "timeout_ms": true}',
+        b'{"instances": [[1]], "model_version": 3}', b'{"instances": [[1]], "parameters": []}',
+        b'{"instances": [[1]], "parameters": {"proba": true}}',
+        b'{"instances": ' + b"[" * 900 + b"]" * 900 + b"}",
+    ],
+    ids=lambda body: repr(body[:40]),
+)  # fmt: skip
+def test_json_that_is_no_valid_input_is_refused_with_the_place(served, body):
+    server = served()
+    answer = post_json(server, body)
+    assert (answer.status_code, answer.json["title"]) == (422, "Invalid input")
+    assert answer.json["errors"]
+    assert post_json(server, b'{"instances": [[1, 2]]}').json["predictions"] == [3.0]
+
+
+def test_the_place_of_a_fault_is_named(served):
+    server = served()
+    assert server.predict([1, True]).json["errors"][0]["loc"] == "instances[0][1]"
+    assert server.predict([1, 2], [3]).json["errors"][0]["loc"] == "instances[1]"
+    assert server.predict([1], timeout_ms="x").json["errors"][0]["loc"] == "timeout_ms"
+
+
+def test_of_duplicate_keys_the_last_one_counts(served):
+    answer = post_json(served(), b'{"instances": [[1, 2]], "instances": [[3, 4]]}')
+    assert answer.json["predictions"] == [7.0]
+
+
+def test_integers_beyond_64_bits_are_read_as_floats(served):
+    server = served()
+    assert post_json(server, b'{"instances": [[9223372036854775808]]}').json["predictions"] == [2.0**63]
+    assert post_json(server, b'{"instances": [[18446744073709551616]]}').json["predictions"] == [2.0**64]
+
+
+def test_an_integer_that_a_float_cannot_hold_is_refused(served):
+    assert served().predict([2**53 + 1]).status_code == 422
+
+
+def test_a_nul_character_reaches_the_model(texts):
+    assert texts.predict("good\u0000bad").json["predictions"] == ["GOOD\u0000BAD"]
+
+
+def test_surrogate_pairs_and_other_scripts_come_back_whole(texts):
+    text = "👨‍👩‍👧 عربي e\u0301 \u202e"
+    assert texts.predict(text).json["predictions"] == [text.upper()]
+
+
+@pytest.mark.parametrize(
+    "result, shown",
+    [
+        (np.int64(3), 3), (np.float32(0.1), 0.1), (np.bool_(True), True), (np.str_("yes"), "yes"), (None, None),
+        (np.array([1, 2], np.int32), [1, 2]), ({"head": np.array([0.5], np.float32)}, {"head": [0.5]}),
+        (np.datetime64("2024-02-29"), "2024-02-29"),
+    ],
+)  # fmt: skip
+def test_results_of_any_plain_type_become_json(served, result, shown):
+    assert json.loads(served(lambda rows: [result for _ in rows]).predict([1]).data)["predictions"] == [shown]
+
+
+def test_explain_tells_how_each_row_was_batched(served):
+    server = served(max_batch_size=2)
+    rows = server.predict([1], [2], [3], path="/predict?explain=1").json["batch"]
+    assert [row["batch_size"] for row in rows] == [2, 2, 1]
+    assert [row["flush_reason"] for row in rows] == ["size", "size", "latency"]
+    assert rows[0]["batch_id"] == rows[1]["batch_id"] != rows[2]["batch_id"]
+    for row in rows:
+        assert row["queue_ms"] >= 0
+        assert row["model_ms"] >= 0
+        assert (row["padded_length"], row["padding_share"]) == (1, 0.0)
+    assert "batch" not in server.predict([1]).json
+    assert "batch" not in server.predict([1], path="/predict?explain=0").json
+
+
+def test_explain_counts_the_padding_of_a_batch(served):
+    spec = TextInput(encode=lambda text: EncodedText(tuple(text.encode())))
+    server = served(ModelHandle.from_callable(lambda rows: [0 for _ in rows], name="m", input=spec), max_batch_size=2)
+    rows = server.predict("a", "abc", path="/predict?explain=1").json["batch"]
+    assert [(row["padded_length"], row["padding_share"]) for row in rows] == [(3, 0.3333), (3, 0.3333)]
+
+
+@pytest.mark.parametrize("path", ["/predict", "/models/m/predict", "/models/m/versions/3/predict"])
+def test_the_aliases_keep_the_same_contract(served, path):
+    server = served()
+    assert server.predict([1, 2], path=path).json["predictions"] == [3.0]
+    assert server.predict([1, True], path=path).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "path", ["/models/other/predict", "/models/m/versions/2/predict", "/models/other/versions/3/predict"]
+)
+def test_a_path_that_names_another_model_is_not_found(served, path):
+    answer = served().predict([1], path=path)
+    assert (answer.status_code, answer.json["title"]) == (404, "Unknown model")
+
+
+def test_probabilities_come_with_the_names_of_their_classes(served):
+    def predict(rows, proba=False):
+        return [[0.25, 0.75] if proba else 1 for _ in rows]
+
+    handle = ModelHandle(
+        name="m", version="1", fmt="callable", predict=predict, parameters=frozenset({"proba"}),
+        metadata={"classes": ["no", "yes"]},
+    )  # fmt: skip
+    server = served(handle)
+    assert server.predict([1], parameters={"proba": True}).json["classes"] == ["no", "yes"]
+    assert server.predict([1], parameters={"proba": True}).json["predictions"] == [[0.25, 0.75]]
+    assert "classes" not in server.predict([1], parameters={"proba": False}).json
+    assert server.predict([1], parameters={"proba": 1}).status_code == 422
+    assert server.predict([1], parameters={"proba": [1]}).status_code == 422
+
+
+def test_a_model_of_rows_refuses_the_short_form_for_texts(served):
+    answer = served(sums).client.post("/predict", json={"text": "x"})
+    assert (answer.status_code, answer.json["errors"][0]["loc"]) == (422, "text")
