@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 from service.batching.admission import WorkerState
 from service.batching.batcher import BatcherStatus
 from service.runtime import Runtime
+
+# The directories of an absolute path; its last part, the name, is left.
+_ABSOLUTE = re.compile(r"(?<![\w.:/])/(?:[^\s'\":,/]+/)+")
+
+# A framework's own message can be a page long.
+_MAX_CHARS = 400
 
 
 def readiness(runtime: Runtime) -> tuple[bool, dict[str, Any]]:
@@ -49,13 +57,13 @@ def _reasons(runtime: Runtime, status: BatcherStatus | None) -> list[str]:
     if runtime.draining:
         return ["draining"]
     if runtime.load_error is not None:
-        return [f"the model could not be loaded: {_public(runtime)}"]
+        return [f"the model could not be loaded: {_public(runtime.load_error, runtime.settings.model_path)}"]
     if status is None:
         return ["not started"]
-    if status.state is WorkerState.DEAD or not status.alive:
-        return ["the inference worker is dead"]
-    if runtime.model is None or status.state is not WorkerState.RUNNING:
+    if status.state in (WorkerState.NEW, WorkerState.STARTING):
         return ["loading"]
+    if status.state is not WorkerState.RUNNING or not status.alive:
+        return ["the inference worker is dead"]
     return _stalled(runtime, status)
 
 
@@ -66,8 +74,12 @@ def _stalled(runtime: Runtime, status: BatcherStatus) -> list[str]:
     return [f"a batch has been running for {status.busy_s:.1f} s, longer than {limit_ms:.0f} ms (STALL_LIMIT_MS)"]
 
 
-def _public(runtime: Runtime) -> str:
-    """The load error without the directory of the model, which is nobody's business outside."""
-    message = f"{type(runtime.load_error).__name__}: {runtime.load_error}"
-    path = runtime.settings.model_path
-    return message if path is None else message.replace(path.rpartition("/")[0] + "/", "")
+def _public(error: BaseException, model_path: str | None) -> str:
+    """One line of the load error, without the directories of this machine, which are nobody's business outside."""
+    message = " ".join(f"{type(error).__name__}: {error}".split())
+    # The directory of the model first: its name may hold blanks, at which the search for other paths ends.
+    for directory in {str(Path(model_path).parent), str(Path(model_path).absolute().parent)} if model_path else ():
+        if directory not in (".", "/"):
+            message = message.replace(directory + "/", "")
+    message = _ABSOLUTE.sub("", message)
+    return message if len(message) <= _MAX_CHARS else message[: _MAX_CHARS - 1] + "…"

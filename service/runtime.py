@@ -12,12 +12,14 @@ from typing import Any
 from loaders.errors import ModelError
 from loaders.handle import ModelHandle
 from loaders.load import load_model
+from loaders.signature import ImageInput
 from service.batching.admission import Arrival
 from service.batching.batcher import BatcherStatus, ThreadedBatcher
 from service.batching.faults import FaultKind
 from service.batching.tickets import BatchInfo
 from service.batching.worker import StartFailed
 from service.errors import Draining, NotReady, PredictionFailed
+from service.inputs import image
 from service.metrics.batches import BatchMetrics
 from service.settings import Settings
 from service.warmup import warm_up
@@ -52,9 +54,11 @@ class Runtime:
         self.draining = False
         self.on_fatal: Callable[[str], None] = lambda _reason: None
         self._given = model_handle
-        self._lock = threading.Lock()  # guards _batcher
+        self._lock = threading.Lock()  # guards _batcher, _closed and _freed
         self._batcher: ThreadedBatcher | None = None
-        self._settled = threading.Event()  # the load has ended, well or not
+        self._closed = False
+        self._freed = False
+        self._started_by_request = False
 
     def __repr__(self) -> str:
         model = self.model
@@ -62,9 +66,11 @@ class Runtime:
         return f"<Runtime {name} draining={self.draining} {self._batcher!r}>"
 
     def start(self) -> None:
-        """Start the worker thread, which loads the model in the background."""
+        """Start the worker thread, which loads the model in the background; does nothing after `close`."""
         settings = self.settings
         with self._lock:
+            if self._closed:
+                return
             if self._batcher is None:
                 self._batcher = ThreadedBatcher(
                     self._run,
@@ -81,14 +87,16 @@ class Runtime:
             self._batcher.start()
 
     def ensure_started(self) -> None:
-        """Start at the first request, for servers that have no start-up hook.
-
-        A model that is in memory already needs no loading; then the request waits for the moment it takes.
-        """
+        """Start at the first request, for servers that have no start-up hook."""
         if self._batcher is None and not self.draining:
+            self._started_by_request = True
             self.start()
-        if self._given is not None and not self._settled.is_set():
-            self._settled.wait(READY_WAIT_S)
+
+    def await_model_in_memory(self) -> None:
+        """Where a request made the start, let predictions wait for a model that needs no loading to get warm."""
+        batcher = self._batcher
+        if self._started_by_request and self._given is not None and batcher is not None:
+            batcher.wait_started(min(READY_WAIT_S, self.settings.request_timeout_ms / 1000))
 
     def begin_drain(self) -> None:
         """Not ready from now on; requests that are inside are still served."""
@@ -98,13 +106,13 @@ class Runtime:
         """Answer everything that was admitted, end the worker thread and free the model; True when it ended."""
         self.draining = True
         with self._lock:
+            self._closed = True
             batcher = self._batcher
         if batcher is None:
             return True
         ended = batcher.close(self.settings.request_timeout_ms / 1000 if timeout_s is None else timeout_s)
-        model = self.model
-        if ended and model is not None and model is not self._given:
-            model.close()
+        if ended:
+            self._free()
         return ended
 
     def serving(self) -> ModelHandle:
@@ -114,6 +122,12 @@ class Runtime:
         if self.model is None:
             raise NotReady("the model is still loading" if self.load_error is None else "the model could not be loaded")
         return self.model
+
+    @property
+    def model_version(self) -> str | None:
+        """The version that is or will be served; None while it is not known."""
+        model = self.model or self._given
+        return self.settings.model_version if model is None else model.version
 
     def batcher(self) -> ThreadedBatcher:
         """The batcher, once started."""
@@ -146,7 +160,6 @@ class Runtime:
 
     def on_death(self, cause: BaseException) -> None:
         """The worker has ended and everyone has been answered."""
-        self._settled.set()
         if self.load_error is None and self.model is None:
             self.load_error = cause
         if self.load_error is None:
@@ -156,12 +169,17 @@ class Runtime:
 
     def _load(self) -> None:
         started_at = time.monotonic()
+        model: ModelHandle | None = None
         try:
             model = self._given or self._load_from_path()
+            if isinstance(model.input, ImageInput):
+                image.require()
             if self.settings.warmup:
                 warm_up(model, self.settings.max_batch_size, self._predict)
         except Exception as error:
             self.load_error = error
+            if model is not None and model is not self._given:
+                model.close()
             # A ModelError is written for people; anything else needs its traceback to be understood.
             _log.critical("the model could not be loaded: %s", error, exc_info=not isinstance(error, ModelError))
             raise StartFailed from error
@@ -171,7 +189,14 @@ class Runtime:
         took_s = time.monotonic() - started_at
         _log.info("model %s version %s (%s) is ready after %.1f s", model.name, model.version, model.fmt, took_s)
         self.model = model
-        self._settled.set()
+
+    def _free(self) -> None:
+        """Free the model once; one that was handed in belongs to whoever made it."""
+        with self._lock:
+            model = None if self._freed else self.model
+            self._freed = True
+        if model is not None and model is not self._given:
+            model.close()
 
     def _load_from_path(self) -> ModelHandle:
         settings = self.settings
