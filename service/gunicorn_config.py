@@ -13,6 +13,7 @@ from typing import Any
 
 from loaders.devices import cpu_count
 from service.cpu_threads import size_thread_pools
+from service.late_connections import refuse_newcomers
 from service.settings import SettingsError, load_settings, read_dotenv
 
 # Longer than nginx keeps idle upstream connections (60 s): the side that closes first must be the client's.
@@ -83,6 +84,8 @@ def post_worker_init(worker: Any) -> None:
 
     def drain(number: int, frame: FrameType | None) -> None:
         runtime.begin_drain()
+        if worker.alive:
+            refuse_newcomers(worker)
         if callable(previous):
             previous(number, frame)
 

@@ -183,3 +183,39 @@ def test_a_client_that_leaves_is_noticed_within_a_second(start):
         assert busy.result().status_code == 200
     assert server.predict([ECHO, 3]).status_code == 200
     assert server.metric("inference_rows_total") == 2
+
+
+def test_clients_that_connect_while_the_server_stops_are_answered_or_refused_and_never_cut(start):
+    server = start()
+    outcomes: list[str] = []
+
+    def client() -> None:
+        for _ in range(10_000):
+            try:
+                status = server.predict([SLEEP, 20]).status_code  # a connection of its own each time
+            except requests.ConnectionError as error:
+                outcomes.append("refused" if "refused" in str(error).lower() else f"cut: {error}")
+                return
+            outcomes.append(str(status))
+            if status != 200:
+                return
+
+    with ThreadPoolExecutor(24) as pool:
+        for _ in range(24):
+            pool.submit(client)
+        server.wait_until(lambda: len(outcomes) > 200)
+        server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(20) == 0
+    assert set(outcomes) <= {"200", "503", "refused"}
+    assert len([outcome for outcome in outcomes if outcome != "200"]) == 24
+
+
+def test_a_replaced_worker_leaves_new_connections_to_its_successor(start):
+    server = start()
+    with ThreadPoolExecutor(1) as pool:
+        inside = pool.submit(server.predict, [SLEEP, 1000])
+        server.wait_until(server.busy)
+        server.process.send_signal(signal.SIGHUP)
+        assert inside.result().json()["predictions"] == [1000]
+    server.wait_until(lambda: server.get("/healthz").status_code == 200 and server.text().count("Booting worker") == 2)
+    assert server.predict([ECHO, 4]).json()["predictions"] == [4]
