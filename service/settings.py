@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from dotenv import dotenv_values
 from pydantic import Field, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from service.batching.policy import BatchPolicy
+from service.batching.schedulers import scheduler_names
 
 # Threads beside those that wait for a batch, so that probes and refusals are answered while all of those wait.
 SPARE_THREADS = 8
@@ -19,7 +22,10 @@ SPARE_THREADS = 8
 # What gunicorn needs beyond the longest request before it kills a stopping worker, seconds.
 STOP_MARGIN_S = 2
 
+_DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?", re.ASCII)
+
 Positive = Annotated[int, Field(ge=1)]
+Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class SettingsError(ValueError):
@@ -32,7 +38,8 @@ class Settings(BaseSettings):
     Raises pydantic's ValidationError; `load_settings` turns that into a message for people.
     """
 
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", case_sensitive=False)
+    # An empty variable is the only way to unset one in many deployment files. A misspelt keyword is an error.
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", case_sensitive=False, env_ignore_empty=True)
 
     model_path: str | None = Field(
         None, description="Model file or bundle directory (required, unless the app serves a handle)"
@@ -40,7 +47,7 @@ class Settings(BaseSettings):
     model_format: str | None = Field(None, description="Loader to use; default: told by the bundle or the file")
     model_name: str | None = Field(None, description="Default: from the bundle, else the file's stem")
     model_version: str | None = Field(None, description="Default: from the bundle, else 1")
-    device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="auto, cpu, cuda or cuda:N")
+    device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
     max_batch_size: Positive = Field(32, description="Rows per batch")
     max_batch_latency_ms: float = Field(5.0, ge=0, le=60_000, description="How long the oldest row waits for company")
     batch_policy: BatchPolicy = Field(
@@ -51,14 +58,18 @@ class Settings(BaseSettings):
         None, description="Cost budget of a batch: rows times longest row, tokens"
     )
     scheduler: str = Field("fifo", description="Which waiting rows share a batch: fifo, length_aware, grouped")
-    batch_size_buckets: tuple[int, ...] | None = Field(
+    batch_size_buckets: Annotated[tuple[int, ...] | None, NoDecode] = Field(
         None, description="Allowed batch sizes, comma-separated; a batch is filled up to the next one"
     )
     pad_to_multiple_of: Positive | None = Field(None, description="Round the padded length of texts up, tokens")
     max_queue_size: Positive = Field(1024, description="Rows admitted and not yet in a batch")
     max_instances: Positive = Field(1024, description="Rows per request")
-    request_timeout_ms: float = Field(30_000, gt=0, description="Default and upper bound of a request's deadline")
-    stall_limit_ms: float = Field(60_000, gt=0, description="A batch that runs longer makes the service not live")
+    request_timeout_ms: float = Field(
+        30_000, gt=0, allow_inf_nan=False, description="Default and upper bound of a request's deadline"
+    )
+    stall_limit_ms: float = Field(
+        60_000, gt=0, allow_inf_nan=False, description="A batch that runs longer makes the service not live"
+    )
     max_body_bytes: Positive = Field(16 * 1024 * 1024, description="Largest request body")
     max_image_pixels: Positive = Field(40_000_000, description="Largest picture, checked before it is decoded")
     max_text_chars: Positive = Field(100_000, description="Longest text, characters")
@@ -77,16 +88,29 @@ class Settings(BaseSettings):
         "info", description="Least severe message that is logged"
     )
 
-    @model_validator(mode="before")
+    def __init__(self, **values: Any) -> None:
+        """`Settings(MAX_BATCH_SIZE=8)` is `Settings(max_batch_size=8)`; both win over the environment."""
+        super().__init__(**{name.lower(): value for name, value in values.items()})
+
+    @field_validator("device")
     @classmethod
-    def _any_case(cls, values: Any) -> Any:
-        """`Settings(MAX_BATCH_SIZE=8)` means the same as `Settings(max_batch_size=8)`."""
-        return {key.lower(): value for key, value in values.items()} if isinstance(values, dict) else values
+    def _known_device(cls, value: str) -> str:
+        if not _DEVICE.fullmatch(value):
+            raise ValueError("must be auto, cpu, cuda, or cuda:N with the number of a device, e.g. cuda:0")
+        return value
+
+    @field_validator("scheduler")
+    @classmethod
+    def _known_scheduler(cls, value: str) -> str:
+        if value not in scheduler_names():
+            raise ValueError(f"must be one of {', '.join(scheduler_names())}")
+        return value
 
     @field_validator("batch_size_buckets", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
-        return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+        """`4,16` as an environment variable gives it, or a JSON list."""
+        return [part.strip() for part in value.strip("[] ").split(",")] if isinstance(value, str) else value
 
     @field_validator("batch_size_buckets")
     @classmethod
@@ -106,7 +130,7 @@ class Settings(BaseSettings):
         if self.graceful_timeout_s < least_s:
             raise ValueError(
                 f"GRACEFUL_TIMEOUT_S={self.graceful_timeout_s} is less than REQUEST_TIMEOUT_MS plus 2 s: "
-                f"a stop could cut a request; set it to at least {least_s:.0f}"
+                f"a stop could cut a request; set it to at least {math.ceil(least_s)}"
             )
         if self.batch_size_buckets and self.batch_size_buckets[-1] < self.max_batch_size:
             raise ValueError(

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+from pydantic import ValidationError
+
+from service.settings import Settings, SettingsError, load_settings, read_dotenv
+
+DEFAULTS = {
+    "MODEL_PATH": None,
+    "MODEL_FORMAT": None,
+    "MODEL_NAME": None,
+    "MODEL_VERSION": None,
+    "DEVICE": "auto",
+    "MAX_BATCH_SIZE": 32,
+    "MAX_BATCH_LATENCY_MS": 5,
+    "BATCH_POLICY": "window",
+    "MAX_BATCH_TOKENS": None,
+    "SCHEDULER": "fifo",
+    "BATCH_SIZE_BUCKETS": None,
+    "PAD_TO_MULTIPLE_OF": None,
+    "MAX_QUEUE_SIZE": 1024,
+    "MAX_INSTANCES": 1024,
+    "REQUEST_TIMEOUT_MS": 30_000,
+    "STALL_LIMIT_MS": 60_000,
+    "MAX_BODY_BYTES": 16 * 1024 * 1024,
+    "MAX_IMAGE_PIXELS": 40_000_000,
+    "WARMUP": True,
+    "EXIT_ON_LOAD_ERROR": True,
+    "ALLOW_PICKLE": False,
+    "BIND": "127.0.0.1:8000",
+    "GRACEFUL_TIMEOUT_S": 35,
+    "LOG_LEVEL": "info",
+    "THREADS": None,
+}
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch):
+    """What the machine that runs the tests has set is not what they are about."""
+    for name in Settings.model_fields:
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+def test_the_defaults_are_the_documented_ones():
+    settings = Settings()
+    assert {name: getattr(settings, name.lower()) for name in DEFAULTS} == DEFAULTS
+
+
+def test_every_setting_is_described():
+    assert [name for name, field in Settings.model_fields.items() if not field.description] == []
+
+
+@pytest.mark.parametrize(
+    "name, value, allowed",
+    [
+        ("DEVICE", "gpu", "cuda:0"),
+        ("DEVICE", "cuda:", "auto, cpu, cuda"),
+        ("DEVICE", "cuda:٣", "auto, cpu, cuda"),
+        ("MAX_BATCH_SIZE", "0", "greater than or equal to 1"),
+        ("MAX_BATCH_SIZE", "many", "integer"),
+        ("MAX_BATCH_SIZE", "2.5", "integer"),
+        ("MAX_BATCH_LATENCY_MS", "-1", "greater than or equal to 0"),
+        ("MAX_BATCH_LATENCY_MS", "nan", "than or equal to"),
+        ("MAX_BATCH_LATENCY_MS", "inf", "less than or equal to 60000"),
+        ("BATCH_POLICY", "fast", "'window' or 'eager'"),
+        ("MAX_BATCH_TOKENS", "-4", "greater than or equal to 1"),
+        ("SCHEDULER", "random", "fifo, "),
+        ("BATCH_SIZE_BUCKETS", "4,2,32", "rising"),
+        ("BATCH_SIZE_BUCKETS", "0,32", "rising"),
+        ("BATCH_SIZE_BUCKETS", "32,32", "rising"),
+        ("BATCH_SIZE_BUCKETS", "a,32", "integer"),
+        ("PAD_TO_MULTIPLE_OF", "0", "greater than or equal to 1"),
+        ("MAX_QUEUE_SIZE", "0", "greater than or equal to 1"),
+        ("MAX_INSTANCES", "0", "greater than or equal to 1"),
+        ("REQUEST_TIMEOUT_MS", "0", "greater than 0"),
+        ("REQUEST_TIMEOUT_MS", "inf", "finite"),
+        ("STALL_LIMIT_MS", "nan", "finite"),
+        ("MAX_BODY_BYTES", "16M", "integer"),
+        ("MAX_IMAGE_PIXELS", "0", "greater than or equal to 1"),
+        ("MAX_TEXT_CHARS", "0", "greater than or equal to 1"),
+        ("WARMUP", "maybe", "boolean"),
+        ("EXIT_ON_LOAD_ERROR", "2", "boolean"),
+        ("ALLOW_PICKLE", "perhaps", "boolean"),
+        ("GRACEFUL_TIMEOUT_S", "0", "greater than or equal to 1"),
+        ("THREADS", "0", "greater than or equal to 1"),
+        ("OMP_NUM_THREADS", "0", "greater than or equal to 1"),
+        ("LOG_LEVEL", "loud", "'debug', 'info', 'warning' or 'error'"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_variable_and_what_is_allowed(monkeypatch, name, value, allowed):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    message = str(caught.value)
+    assert message.startswith(f"{name}=")
+    assert allowed in message
+    assert all(part in message for part in value.split(",")[:1])
+    assert "\n" not in message
+    assert "http" not in message
+
+
+def test_every_wrong_value_has_a_line():
+    with pytest.raises(SettingsError) as caught:
+        load_settings(device="gpu", threads=0)
+    assert [line.partition("=")[0] for line in str(caught.value).splitlines()] == ["DEVICE", "THREADS"]
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu", "cuda", "cuda:0", "cuda:11"])
+def test_devices_that_exist_somewhere_are_accepted(device):
+    assert Settings(device=device).device == device
+
+
+def test_a_stop_must_be_longer_than_a_request():
+    assert load_settings(request_timeout_ms=33_000).graceful_timeout_s == 35
+    with pytest.raises(SettingsError, match=r"GRACEFUL_TIMEOUT_S=35 .* at least 36"):
+        load_settings(request_timeout_ms=33_001)
+    assert load_settings(request_timeout_ms=60_000, graceful_timeout_s=62)
+
+
+def test_the_least_graceful_timeout_that_is_told_is_enough():
+    for timeout_ms in (33_001, 33_400, 33_999, 34_000, 100_500):
+        with pytest.raises(SettingsError) as caught:
+            load_settings(request_timeout_ms=timeout_ms)
+        least = int(str(caught.value).rpartition(" ")[2])
+        assert load_settings(request_timeout_ms=timeout_ms, graceful_timeout_s=least)
+
+
+@pytest.mark.parametrize("text", ["8,32", " 8 , 32 ", "[8, 32]"])
+def test_batch_sizes_are_a_list_with_commas(monkeypatch, text):
+    monkeypatch.setenv("BATCH_SIZE_BUCKETS", text)
+    assert Settings().batch_size_buckets == (8, 32)
+
+
+def test_a_single_batch_size_is_a_list_too(monkeypatch):
+    monkeypatch.setenv("BATCH_SIZE_BUCKETS", "32")
+    assert Settings().batch_size_buckets == (32,)
+
+
+def test_batch_sizes_must_reach_the_largest_batch():
+    with pytest.raises(SettingsError, match="BATCH_SIZE_BUCKETS ends at 16, below MAX_BATCH_SIZE=32"):
+        load_settings(batch_size_buckets=(4, 16))
+
+
+def test_an_empty_variable_is_one_that_is_not_set(monkeypatch):
+    for name in ("MODEL_PATH", "MAX_BATCH_TOKENS", "BIND", "WARMUP", "BATCH_SIZE_BUCKETS"):
+        monkeypatch.setenv(name, "")
+    assert Settings() == Settings(model_path=None)
+    assert Settings().bind == "127.0.0.1:8000"
+
+
+def test_keywords_may_be_written_like_the_variables_and_win_over_them(monkeypatch):
+    monkeypatch.setenv("MAX_BATCH_SIZE", "4")
+    assert Settings().max_batch_size == 4
+    assert Settings(MAX_BATCH_SIZE=8).max_batch_size == 8
+    assert Settings(max_batch_size=8).max_batch_size == 8
+
+
+def test_a_misspelt_keyword_is_an_error():
+    with pytest.raises(SettingsError, match="MAX_BATCH_SZE"):
+        load_settings(MAX_BATCH_SZE=8)
+
+
+def test_variables_are_read_in_any_case(monkeypatch):
+    monkeypatch.setenv("log_level", "WARNING")
+    assert Settings().log_level == "warning"
+
+
+def test_settings_do_not_change():
+    with pytest.raises(ValidationError, match="frozen"):
+        Settings().max_batch_size = 8  # type: ignore[misc]
+
+
+def test_there_are_threads_for_two_batches_and_some_for_probes():
+    assert Settings().http_threads == 72
+    assert Settings(max_batch_size=128).http_threads == 264
+    assert Settings(threads=10).http_threads == 10
+
+
+def test_lines_of_a_dotenv_file_are_taken_over_but_variables_win(tmp_path):
+    file = tmp_path / ".env"
+    file.write_text("# the service\nMAX_BATCH_SIZE=8\nexport LOG_LEVEL='debug'\nBIND=0.0.0.0:9000\nEMPTY\n")
+    environ = {"BIND": "127.0.0.1:1"}
+    read_dotenv(file, environ)
+    assert environ == {"BIND": "127.0.0.1:1", "MAX_BATCH_SIZE": "8", "LOG_LEVEL": "debug"}
+
+
+def test_a_dotenv_file_need_not_exist(tmp_path):
+    environ = dict(os.environ)
+    read_dotenv(tmp_path / ".env", environ)
+    assert environ == dict(os.environ)
