@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from service.cli import main
+from service.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def own_environment(monkeypatch, tmp_path):
+    """The command writes to the process's environment and reads ./.env."""
+    before = dict(os.environ)
+    for name in Settings.model_fields:
+        os.environ.pop(name.upper(), None)
+    monkeypatch.chdir(tmp_path)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
+class Exec:
+    """Stands for `os.execv`: records the call instead of leaving this process."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, list[str]]] = []
+
+    def __call__(self, program: str, arguments: list[str]) -> None:
+        self.calls.append((program, arguments))
+
+
+def run(*arguments: str, execute: Exec | None = None):
+    return CliRunner().invoke(main, arguments, obj=execute)
+
+
+def test_serve_becomes_gunicorn_with_the_configuration_of_the_package():
+    execute = Exec()
+    result = run("serve", "--model", "some/model.onnx", "--bind", "0.0.0.0:9000", "--", "--reload", execute=execute)
+    assert result.exit_code == 0, result.output
+    command = ["-m", "gunicorn", "-c", "python:service.gunicorn_config", "--reload", "service:create_app()"]
+    assert execute.calls == [(sys.executable, [sys.executable, *command])]
+    assert (os.environ["MODEL_PATH"], os.environ["BIND"]) == ("some/model.onnx", "0.0.0.0:9000")
+    assert "http://0.0.0.0:9000/healthz" in result.output
+
+
+def test_serve_takes_the_model_from_a_dotenv_file(tmp_path):
+    (tmp_path / ".env").write_text("MODEL_PATH=here.onnx\n")
+    execute = Exec()
+    assert run("serve", execute=execute).exit_code == 0
+    assert len(execute.calls) == 1
+    assert os.environ["MODEL_PATH"] == "here.onnx"
+
+
+def test_an_option_wins_over_the_environment():
+    os.environ["MODEL_PATH"] = "old.onnx"
+    run("serve", "--model", "new.onnx", execute=Exec())
+    assert os.environ["MODEL_PATH"] == "new.onnx"
+
+
+def test_serve_without_a_model_says_how_to_name_one():
+    execute = Exec()
+    result = run("serve", execute=execute)
+    assert (result.exit_code, execute.calls) == (2, [])
+    assert "--model PATH or set MODEL_PATH" in result.output
+
+
+def test_serve_with_a_wrong_setting_names_it():
+    os.environ["MAX_BATCH_SIZE"] = "none"
+    execute = Exec()
+    result = run("serve", "--model", "m.onnx", execute=execute)
+    assert (result.exit_code, execute.calls) == (1, [])
+    assert "MAX_BATCH_SIZE='none'" in result.output
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("bind, shown", [(":9000", "http://127.0.0.1:9000/"), ("unix:/tmp/x", "at unix:/tmp/x.")])
+def test_serve_shows_where_to_ask(bind, shown):
+    assert shown in run("serve", "--model", "m.onnx", "--bind", bind, execute=Exec()).output
+
+
+def test_serve_shows_a_request_that_a_demo_model_answers(tmp_path):
+    output = run("serve", "--model", str(tmp_path / "demo-models" / "digits"), execute=Exec()).output
+    assert "curl " in output
+    assert "/predict" in output
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+@pytest.mark.parametrize("command", [[], ["serve"], ["pin"], ["demo"]])
+def test_every_command_explains_itself(command, flag):
+    result = run(*command, flag)
+    assert result.exit_code == 0
+    assert "Usage: " in result.output
+
+
+def test_the_version_is_told():
+    assert run("--version").exit_code == 0
+
+
+def test_demo_refuses_a_name_that_it_does_not_know_and_lists_the_others():
+    result = run("demo", "numbers")
+    assert result.exit_code == 2
+    assert "no demo model numbers" in result.output
+    assert "digits" in result.output
+
+
+def test_pin_writes_the_digest_of_the_model_file(tmp_path):
+    import hashlib
+
+    (tmp_path / "m.joblib").write_bytes(b"model")
+    (tmp_path / "jitney.toml").write_text('[model]\nname = "m"\nformat = "joblib"\nfile = "m.joblib"\n')
+    result = run("pin", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    digest = hashlib.sha256(b"model").hexdigest()
+    assert result.output == f"pinned sha256 {digest}\n"
+    assert digest in (tmp_path / "jitney.toml").read_text()
+
+
+def test_pin_of_a_directory_without_a_bundle_says_what_is_missing(tmp_path):
+    result = run("pin", str(tmp_path))
+    assert result.exit_code == 1
+    assert "jitney.toml" in result.output
+
+
+def test_pin_of_nothing_is_a_usage_error(tmp_path):
+    assert run("pin", str(tmp_path / "none")).exit_code == 2

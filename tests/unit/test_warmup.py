@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from loaders.handle import ModelHandle
+from loaders.signature import EncodedText, ImageInput, TabularInput, TensorInput, TextInput
+from service.warmup import example_row, warm_up
+
+
+@pytest.mark.parametrize(
+    "spec, shape, dtype",
+    [
+        (TabularInput(width=3), (3,), "float64"),
+        (TabularInput(width=2, dtype="float32"), (2,), "float32"),
+        (ImageInput(height=4, width=6), (3, 4, 6), "float32"),
+        (ImageInput(height=4, width=6, layout="NHWC", dtype="uint8"), (4, 6, 3), "uint8"),
+        (ImageInput(height=4, width=6, resize_shorter=8, crop=(5, 7)), (3, 5, 7), "float32"),
+        (TensorInput(shape=(2, None), dtype="int64"), (2, 1), "int64"),
+        (TensorInput(shape=(), dtype="bool"), (), "bool"),
+    ],
+)
+def test_a_row_of_zeros_has_the_shape_that_the_model_takes(spec, shape, dtype):
+    row = example_row(spec)
+    assert (row.shape, row.dtype) == (shape, np.dtype(dtype))
+    assert not row.any()
+
+
+def test_a_text_is_tokenised_like_any_other():
+    assert example_row(TextInput()) == "warm up"
+    row = example_row(TextInput(encode=lambda text: EncodedText(tuple(text.encode()))))
+    assert row == EncodedText(tuple(b"warm up"))
+
+
+@pytest.mark.parametrize("spec", [TabularInput(), TabularInput(width=2, dtype="object"), TensorInput()])
+def test_where_too_little_is_known_no_row_is_made_up(spec):
+    assert example_row(spec) is None
+    calls: list[int] = []
+    warm_up(ModelHandle.from_callable(len, name="m", input=spec), 8, lambda model, rows, _: calls.append(len(rows)))
+    assert calls == []
+
+
+@pytest.mark.parametrize("largest, sizes", [(8, [1, 8]), (1, [1])])
+def test_a_batch_of_one_and_a_full_batch_are_run(largest, sizes):
+    calls: list[int] = []
+    model = ModelHandle.from_callable(len, name="m", input=TabularInput(width=2))
+    warm_up(model, largest, lambda model, rows, _: calls.append(len(rows)))
+    assert calls == sizes
+
+
+def test_what_the_model_raises_comes_through():
+    def fail(model, rows, parameters):
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match="no"):
+        warm_up(ModelHandle.from_callable(len, name="m", input=TabularInput(width=2)), 2, fail)
