@@ -1,0 +1,164 @@
+"""Jitney as an extension of an app that has a life of its own, and several apps in one process."""
+
+from __future__ import annotations
+
+import pytest
+from flask import Flask, abort, g, request
+from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_flask_exporter import PrometheusMetrics
+from served import GUARD_S, Served, as_handle, sums
+
+from service import Jitney, Settings, create_app
+
+SETTINGS = Settings(max_batch_latency_ms=0, warmup=False)
+
+
+@pytest.fixture
+def host():
+    """An app with a page, a 404 page and an error page of its own."""
+    app = Flask("host")
+
+    @app.get("/")
+    def index():
+        return "hello", 200, {"X-Request-ID": "the app's own"}
+
+    @app.get("/fails")
+    def fails():
+        abort(418)
+
+    @app.errorhandler(404)
+    def lost(error):
+        return "<h1>lost</h1>", 404
+
+    @app.errorhandler(418)
+    def teapot(error):
+        return "<h1>short and stout</h1>", 418
+
+    return app
+
+
+@pytest.fixture
+def extend():
+    servers = []
+
+    def make(app: Flask) -> Served:
+        Jitney(app, SETTINGS, model_handle=as_handle(sums))
+        servers.append(Served(app))
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.close()
+
+
+def test_an_existing_app_gets_all_the_routes(host, extend):
+    server = extend(host)
+    answer = server.predict([1, 2])
+    assert answer.json["predictions"] == [3.0]
+    assert set(answer.headers.keys()) >= {"X-Request-ID", "X-Model-Version", "Server-Timing"}
+    for path in ("/healthz", "/livez", "/metrics"):
+        probe = server.client.get(path)
+        assert probe.status_code == 200
+        assert set(probe.headers.keys()) >= {"X-Request-ID", "X-Model-Version", "Server-Timing"}
+    assert server.predict([True]).content_type == "application/problem+json"
+
+
+def test_the_apps_own_answers_stay_as_they_are(host, extend):
+    client = extend(host).client
+    answer = client.get("/", headers={"X-Request-ID": "from-the-client"})
+    assert (answer.text, answer.headers["X-Request-ID"]) == ("hello", "the app's own")
+    assert not {"X-Model-Version", "Server-Timing"} & set(answer.headers.keys())
+    assert (client.get("/nowhere").status_code, client.get("/nowhere").text) == (404, "<h1>lost</h1>")
+    assert client.get("/fails").text == "<h1>short and stout</h1>"
+
+
+def test_an_error_in_a_route_of_jitney_does_not_reach_the_apps_error_pages(host, extend):
+    answer = extend(host).predict([1], path="/models/other/predict")
+    assert (answer.status_code, answer.content_type) == (404, "application/problem+json")
+
+
+def test_the_apps_own_crash_is_still_its_own(host, extend):
+    host.add_url_rule("/crash", view_func=lambda: 1 / 0)
+    host.config["PROPAGATE_EXCEPTIONS"] = True
+    with pytest.raises(ZeroDivisionError):
+        extend(host).client.get("/crash")
+
+
+def test_what_the_app_keeps_in_g_is_not_touched(host, extend):
+    @host.before_request
+    def remember():
+        g.request_id = "mine"
+
+    host.add_url_rule("/mine", view_func=lambda: g.request_id)
+    server = extend(host)
+    assert server.client.get("/mine").text == "mine"
+    assert server.predict([1]).headers["X-Request-ID"] != "mine"
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_hook_of_the_app_may_answer_first(host, extend, before):
+    def refuse():
+        return ("who are you?", 401) if request.path != "/" else None
+
+    if before:
+        host.before_request(refuse)
+    server = extend(host)
+    if not before:
+        host.before_request(refuse)
+    answer = server.predict([1])
+    assert (answer.status_code, answer.text) == (401, "who are you?")
+    assert set(answer.headers.keys()) >= {"X-Request-ID", "Server-Timing"}
+    assert server.client.get("/").status_code == 200
+
+
+def test_an_app_with_its_own_metrics_keeps_its_page_and_can_show_both(host, extend, caplog):
+    own = CollectorRegistry()
+    Counter("own_total", "of the app", registry=own).inc()
+    host.add_url_rule("/metrics", view_func=lambda: generate_latest(own).decode())
+    server = extend(host)
+    assert "/metrics" in caplog.text
+    assert server.predict([1]).status_code == 200
+    assert server.client.get("/metrics").text.splitlines()[-1].startswith("own_")
+    assert "inference_rows_total" not in server.client.get("/metrics").text
+
+    own.register(server.runtime.metrics.registry)
+    both = server.client.get("/metrics").text
+    assert "own_total 1.0" in both
+    assert 'inference_rows_total{model="m",version="3"} 1.0' in both
+
+
+def test_an_app_that_uses_the_same_exporter_works_beside_it(host, extend):
+    PrometheusMetrics(host, registry=CollectorRegistry())
+    server = extend(host)
+    assert server.predict([1]).status_code == 200
+    assert "flask_http_request_total" in server.client.get("/metrics").text
+
+
+def test_the_same_exporter_at_another_path_works_beside_it(host, extend):
+    PrometheusMetrics(host, path="/own-metrics", registry=CollectorRegistry())
+    server = extend(host)
+    assert server.predict([1]).status_code == 200
+    assert "inference_rows_total" in server.client.get("/metrics").text
+    assert "flask_http_request_total" in server.client.get("/own-metrics").text
+
+
+def test_init_app_takes_the_app_later():
+    app = Flask("late")
+    extension = Jitney(settings=SETTINGS, model_handle=as_handle(sums))
+    assert "jitney" not in app.extensions
+    extension.init_app(app)
+    server = Served(app)
+    assert server.predict([1, 2]).json["predictions"] == [3.0]
+    server.close()
+
+
+def test_two_apps_in_one_process_count_for_themselves():
+    servers = [Served(create_app(SETTINGS, model_handle=as_handle(sums))) for _ in range(2)]
+    for server in servers:
+        server.runtime.start()
+        assert server.runtime.batcher().wait_started(GUARD_S)
+    servers[0].predict([1])
+    rows = 'inference_rows_total{model="m",version="3"}'
+    assert [server.metric(rows) for server in servers] == [1, 0]
+    for server in servers:
+        server.close()
