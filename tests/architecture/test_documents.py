@@ -1,0 +1,52 @@
+"""The tables of the README say what the code does."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from service.http.problems import PROBLEMS
+from service.settings import Settings
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def table(*header: str) -> list[list[str]]:
+    """The cells of the rows under the one table that begins with these column titles."""
+    lines = README.read_text(encoding="utf-8").splitlines()
+    starts = [number for number, line in enumerate(lines) if cells(line)[: len(header)] == list(header)]
+    assert len(starts) == 1, f"README.md must have one table with the columns {header}"
+    rows = []
+    for line in lines[starts[0] + 2 :]:
+        if not line.startswith("|"):
+            break
+        rows.append(cells(line))
+    return rows
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def shown(default: Any) -> str:
+    if default is None:
+        return "unset"
+    if isinstance(default, bool):
+        return str(default).lower()
+    if isinstance(default, float):
+        return f"{default:.12g}"
+    return str(default.value if isinstance(default, Enum) else default)
+
+
+def test_every_setting_stands_in_the_readme_with_its_default():
+    documented = {name: default for name, default, *_ in table("variable", "default", "meaning")}
+    actual = {f"`{name.upper()}`": f"`{shown(field.default)}`" for name, field in Settings.model_fields.items()}
+    assert documented == actual
+
+
+def test_every_status_of_an_error_stands_in_the_readme():
+    documented = {int(status) for row in table("status") for status in re.findall(r"\b\d{3}\b", row[0])}
+    # Nobody is there to see a 499: it is what the metrics count a client under that has left.
+    assert {status for status, _ in PROBLEMS.values()} - {499} <= documented
