@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Protocol
 
 from service.batching.tickets import Row, Ticket
-from service.errors import Draining, JitneyError, NotReady, QueueFull, WorkerDead
+from service.errors import Draining, NotReady, QueueFull, WorkerDead
 
 
 class WorkerState(StrEnum):
@@ -57,13 +58,21 @@ class Arrival:
 class Admission:
     """Counts rows and refuses what must not enter, each in one step under one lock.
 
-    The lock guards `state`, `queued`, `on_the_way`, `abandons`, and `waiting` and `abandoned` of every ticket.
-    `outstanding` holds every admitted request that its caller has not left yet; single dictionary operations on it
-    are atomic, so callers leave without the lock.
+    The lock guards `state`, `queued`, `on_the_way`, `abandons`, and `rows` and `abandoned` of every ticket. `queued`
+    is the number of rows in all those tickets. `outstanding` holds every admitted request that its caller has not
+    left yet; single dictionary operations on it are atomic, so callers leave without the lock.
     """
 
-    def __init__(self, inbox: Inbox, max_queue_size: int, wake_on_dismissal: bool) -> None:
+    def __init__(
+        self,
+        inbox: Inbox,
+        max_queue_size: int,
+        *,
+        wake_on_dismissal: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._lock = threading.Lock()
+        self._clock = clock
         self._inbox = inbox
         self._max_queue_size = max_queue_size
         self._wake_on_dismissal = wake_on_dismissal
@@ -76,33 +85,51 @@ class Admission:
         self.abandons = 0
         self.outstanding: dict[Ticket, None] = {}
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a child of the process that made it: there is no worker here, and the lock may be held."""
+        return os.getpid() != self._pid
+
+    def refuse_after_fork(self) -> None:
+        """Raise NotReady in a child process."""
+        if self.is_forked:
+            raise NotReady("this batcher was made before a fork; make and start one in the child process")
+
     def announce(self) -> Arrival:
         """Tell the eager policy that a request is on its way to the queue."""
+        self.refuse_after_fork()
         with self._lock:
             self.on_the_way += 1
         return Arrival(self)
 
     def dismiss(self, arrival: Arrival) -> None:
         """Undo `announce` for a request that never reached the queue."""
+        if not arrival.counted or self.is_forked:
+            return
         with self._lock:
             last = self._uncount(arrival)
         if last and self._wake_on_dismissal:
             self._inbox.put(Signal.WAKE)
+
+    def still_on_the_way(self) -> int:
+        """How many requests are being read or prepared; the inbox holds every one that is no longer among them."""
+        with self._lock:
+            return self.on_the_way
 
     def admit(self, ticket: Ticket, arrival: Arrival | None, retry_after_s: Callable[[int], float]) -> None:
         """Queue all rows of a request, or raise and queue none.
 
         Raises NotReady, Draining, WorkerDead, or QueueFull with `retry_after_s(rows inside)`.
         """
-        if os.getpid() != self._pid:
-            raise NotReady("this batcher was made before a fork; make and start one in the child process")
-        rows = ticket.waiting
+        self.refuse_after_fork()
+        rows = len(ticket.rows)
         with self._lock:
             self._refuse_unless_running()
             room = self.queued + rows <= self._max_queue_size
             queued = self.queued
             if room:
                 self.queued += rows
+                ticket.enqueued_at = ticket.turn_at = self._clock()
                 self.outstanding[ticket] = None
                 if arrival is not None:
                     self._uncount(arrival)
@@ -113,10 +140,11 @@ class Admission:
     def claim(self, rows: list[Row], now: float) -> bool:
         """Take rows out of the queue for a batch: all of them, or none if one of them is not wanted any more."""
         with self._lock:
-            if any(row.ticket.expired(now) for row in rows):
-                return False
             for row in rows:
-                row.ticket.waiting -= 1
+                if row.ticket.expired(now):
+                    return False
+            for row in rows:
+                del row.ticket.rows[row.index]
             self.queued -= len(rows)
             return True
 
@@ -128,9 +156,10 @@ class Admission:
         with self._lock:
             if ticket.done.is_set():
                 return False
-            ticket.abandoned = True
-            self.abandons += 1
-            self._free(ticket)
+            if not ticket.abandoned:
+                ticket.abandoned = True
+                self.abandons += 1
+                self._free(ticket)
             return True
 
     def give_up(self, tickets: Iterable[Ticket]) -> None:
@@ -140,7 +169,9 @@ class Admission:
                 self._free(ticket)
 
     def leave(self, ticket: Ticket) -> None:
-        """The caller has its outcome."""
+        """The caller has its outcome, or does not wait for it any longer."""
+        if not ticket.done.is_set():
+            self.abandon(ticket)
         self.outstanding.pop(ticket, None)
 
     def advance(self, state: WorkerState, *, cause: BaseException | None = None) -> bool:
@@ -156,12 +187,14 @@ class Admission:
                 self.started.set()
             return True
 
-    def fail_everyone(self, error: Callable[[], JitneyError]) -> None:
-        """Answer every request that is still inside; call it once no more can enter."""
+    def fail_everyone(self, message: str, cause: BaseException | None = None) -> None:
+        """Answer every request that is still inside with a WorkerDead of its own; call it once no more can enter."""
         with self._lock:
             unanswered = [ticket for ticket in list(self.outstanding) if not ticket.done.is_set()]
             for ticket in unanswered:
-                ticket.fail(error())
+                error = WorkerDead(message)
+                error.__cause__ = cause
+                ticket.fail(error)
                 self._free(ticket)
         for ticket in unanswered:
             ticket.done.set()
@@ -184,5 +217,5 @@ class Admission:
         return self.on_the_way == 0
 
     def _free(self, ticket: Ticket) -> None:
-        self.queued -= ticket.waiting
-        ticket.waiting = 0
+        self.queued -= len(ticket.rows)
+        ticket.rows = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
@@ -17,10 +18,13 @@ from service.batching.policy import BatchPolicy
 from service.batching.schedulers import make_scheduler
 from service.batching.tickets import Answer, BatchInfo, Ticket
 from service.batching.worker import BatchListener, Worker
-from service.errors import ClientGone, DeadlineExceeded, JitneyError, PredictionFailed, WorkerDead
+from service.errors import ClientGone, DeadlineExceeded, PredictionFailed
 
 # How often a waiting request looks whether its client is still there, seconds.
 GONE_CHECK_S = 0.25
+
+# The longest single wait of a request thread, seconds; a later deadline is reached in several.
+LONGEST_WAIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +56,11 @@ class ThreadedBatcher:
     worker is free. `scheduler`: "fifo", "length_aware", "grouped" or a registered name. `max_queue_size`: rows
     admitted and not yet in a batch. `default_timeout_s`: how long `submit` waits at most when it is not told.
     `length_of`: a row's length in tokens, for schedulers and the budget. `on_start` runs on the worker thread before
-    the first batch. `listener` hears of batches and failures. `clock` and `inbox` are for tests.
+    the first batch; until it has returned, `submit` raises NotReady. `listener` hears of batches and failures.
+    `clock` and `inbox` are for tests.
 
-    Use it as a context manager, or call `start` and `close`. It belongs to the process that made it: after a fork
-    it refuses to work in the child.
+    Use it as a context manager, or call `start` and `close`; once closed it stays closed. It belongs to the process
+    that made it: after a fork it refuses to work in the child.
 
     *Thread:* any thread may call any method.
     """
@@ -72,7 +77,7 @@ class ThreadedBatcher:
         max_queue_size: int = 1024,
         default_timeout_s: float = 30.0,
         length_of: Callable[[Any], int] | None = None,
-        on_start: Callable[[], None] = lambda: None,
+        on_start: Callable[[], None] | None = None,
         listener: BatchListener | None = None,
         name: str = "jitney",
         clock: Callable[[], float] = time.monotonic,
@@ -90,9 +95,12 @@ class ThreadedBatcher:
         self._length_of = length_of
         self._name = name
         self._clock = clock
+        self._on_start = on_start
         self._inbox: Inbox = queue.Queue() if inbox is None else inbox
         batch_policy = BatchPolicy(policy)
-        self._admission = Admission(self._inbox, max_queue_size, batch_policy is BatchPolicy.EAGER)
+        self._admission = Admission(
+            self._inbox, max_queue_size, wake_on_dismissal=batch_policy is BatchPolicy.EAGER, clock=clock
+        )
         self._worker = Worker(
             self._admission,
             self._inbox,
@@ -105,6 +113,7 @@ class ThreadedBatcher:
             on_start=on_start,
             clock=clock,
         )
+        self._start_lock = threading.Lock()  # guards _thread: a close during a start waits for the thread to be there
         self._thread: threading.Thread | None = None
 
     def __repr__(self) -> str:
@@ -116,6 +125,7 @@ class ThreadedBatcher:
 
     def __enter__(self) -> Self:
         self.start()
+        self.wait_started(self._default_timeout_s)
         return self
 
     def __exit__(
@@ -124,16 +134,21 @@ class ThreadedBatcher:
         self.close()
 
     def start(self) -> None:
-        """Start the worker thread; does nothing when it has been started before."""
-        if not self._admission.advance(WorkerState.STARTING):
-            return
-        thread = threading.Thread(target=self._worker.run, name=f"{self._name}-worker", daemon=True)
-        try:
-            thread.start()
-        except BaseException as error:
-            self._admission.advance(WorkerState.DEAD, cause=error)
-            raise
-        self._thread = thread
+        """Start the worker thread; does nothing when it has been started or closed before."""
+        self._admission.refuse_after_fork()
+        with self._start_lock:
+            if not self._admission.advance(WorkerState.STARTING):
+                return
+            thread = threading.Thread(target=self._worker.run, name=f"{self._name}-worker", daemon=True)
+            try:
+                thread.start()
+            except BaseException as error:
+                self._admission.advance(WorkerState.DEAD, cause=error)
+                raise
+            self._thread = thread
+        if self._on_start is None:
+            # There is nothing to wait for: whoever has started it may submit at once.
+            self._admission.advance(WorkerState.RUNNING)
 
     def wait_started(self, timeout_s: float) -> bool:
         """Wait until rows are taken, or never will be: the start has ended, well or not; False after `timeout_s`."""
@@ -143,18 +158,24 @@ class ThreadedBatcher:
         """Take no new work, answer everything that was admitted, and stop the worker thread.
 
         Returns False when the worker did not end within `timeout_s` seconds; then everyone who still waits gets
-        `WorkerDead`. Calling it again is harmless.
+        `WorkerDead`. The worker thread itself cannot wait for its own end: called there, it returns False at once and
+        the rest follows. Calling it again is harmless; in a forked child there is nothing to close.
         """
+        if self._admission.is_forked:
+            return True
         self._admission.advance(WorkerState.DRAINING)
-        thread = self._thread
+        with self._start_lock:
+            thread = self._thread
         if thread is None:
             self._admission.advance(WorkerState.STOPPED)
             return True
         self._inbox.put(Signal.STOP)
+        if thread is threading.current_thread():
+            return False
         thread.join(timeout_s)
         if thread.is_alive():
             self._admission.advance(WorkerState.DEAD)
-            self._admission.fail_everyone(lambda: WorkerDead("the batcher was closed before the model answered"))
+            self._admission.fail_everyone("the batcher was closed before the model answered")
             return False
         return True
 
@@ -185,22 +206,30 @@ class ThreadedBatcher:
     ) -> Answer:
         """Like `submit`, but tells about the batches too.
 
-        `arrival`: what `announce` gave for this request. `is_gone` is asked now and then while waiting; when it says
-        True the rows are withdrawn and ClientGone is raised.
+        `arrival`: what `announce` gave for this request; it is released whatever happens. `is_gone` is asked now and
+        then while waiting; when it says True the rows are withdrawn and ClientGone is raised.
         """
         now = self._clock()
-        if len(rows) == 0:
-            return Answer([], [], now)
-        if lengths is None:
-            lengths = [1] * len(rows) if self._length_of is None else [self._length_of(row) for row in rows]
-        patience_s = self._default_timeout_s if timeout_s is None else timeout_s
-        ticket = Ticket.of(rows, lengths, key=key, enqueued_at=now, deadline=now + patience_s)
-        self._admission.admit(ticket, arrival, self._retry_after_s)
+        try:
+            if len(rows) == 0:
+                return Answer([], [], now)
+            ticket = self._ticket(
+                rows, lengths, key, now + (self._default_timeout_s if timeout_s is None else timeout_s)
+            )
+            self._admission.admit(ticket, arrival, self._retry_after_s)
+        finally:
+            if arrival is not None:
+                arrival.release()
         try:
             self._wait(ticket, is_gone)
+            if ticket.failure is not None:
+                raise _named(ticket.failure, ticket.failed_rows)
+            return Answer(ticket.results, _filled(ticket.batches), ticket.enqueued_at)
         finally:
             self._admission.leave(ticket)
-        return _outcome(ticket)
+            # An error's traceback holds this frame, and the ticket holds the error: apart from each other, both are
+            # freed when the caller is done with the error, and not when the garbage collector comes.
+            del ticket
 
     def announce(self) -> Arrival:
         """Say that a request is being read or prepared; the eager policy waits for it.
@@ -214,7 +243,7 @@ class ThreadedBatcher:
         now = self._clock()
         worker, admission, thread = self._worker, self._admission, self._thread
         busy_since, last_batch_at = worker.busy_since, worker.last_batch_at
-        oldest = next((ticket for ticket in list(admission.outstanding) if ticket.waiting), None)
+        oldest = next((ticket for ticket in list(admission.outstanding) if ticket.rows), None)
         return BatcherStatus(
             state=admission.state,
             alive=thread is not None and thread.is_alive() and admission.state is not WorkerState.DEAD,
@@ -227,38 +256,44 @@ class ThreadedBatcher:
             cause=admission.cause,
         )
 
+    def _ticket(self, rows: Sequence[Any], lengths: Sequence[int] | None, key: Hashable, deadline: float) -> Ticket:
+        """Everything that can be wrong with a request is found here, on its own thread, and not on the worker's."""
+        if math.isnan(deadline):
+            raise ValueError("timeout_s must be a number of seconds, not NaN")
+        hash(key)
+        if lengths is None:
+            lengths = [1] * len(rows) if self._length_of is None else [self._length_of(row) for row in rows]
+        if len(lengths) != len(rows):
+            raise ValueError(f"lengths must be as many as rows: {len(lengths)} for {len(rows)} rows")
+        return Ticket.of(rows, lengths, key=key, deadline=deadline)
+
     def _call(self, key: Hashable, rows: list[Any]) -> Any:
         return self._predict(rows) if key is None else self._predict(rows, key)
 
     def _wait(self, ticket: Ticket, is_gone: Callable[[], bool] | None) -> None:
         """Return when the ticket is done; raise when its deadline passes or its client leaves first."""
-        while True:
-            left_s = ticket.deadline - self._clock()
-            if ticket.done.wait(max(0.0, left_s if is_gone is None else min(left_s, GONE_CHECK_S))):
-                return
-            error: JitneyError
-            if self._clock() >= ticket.deadline:
-                error = DeadlineExceeded(self._clock() - ticket.enqueued_at)
-            elif is_gone is not None and is_gone():
-                error = ClientGone("the client closed its connection")
-            else:
+        longest_s = LONGEST_WAIT_S if is_gone is None else GONE_CHECK_S
+        while not ticket.done.wait(max(0.0, min(ticket.deadline - self._clock(), longest_s))):
+            now = self._clock()
+            is_late = now >= ticket.deadline
+            if not is_late and (is_gone is None or not is_gone()):
                 continue
-            if self._admission.abandon(ticket):
-                raise error
-            return
+            if not self._admission.abandon(ticket):
+                return
+            if is_late:
+                raise DeadlineExceeded(now - ticket.enqueued_at)
+            raise ClientGone("the client closed its connection")
 
     def _retry_after_s(self, queued: int) -> float:
         """When the rows that are inside now will have been served, at the pace measured so far; seconds."""
         return max(self._max_batch_latency_s, queued * self._worker.row_s)
 
 
-def _outcome(ticket: Ticket) -> Answer:
-    failure = ticket.failure
-    if failure is None:
-        return Answer(ticket.results, _filled(ticket.batches), ticket.enqueued_at)
+def _named(failure: BaseException, rows: Sequence[int]) -> BaseException:
+    """The failure of a request, with the rows that it is about."""
     if isinstance(failure, PredictionFailed):
-        failure.rows = tuple(sorted(ticket.failed_rows))
-    raise failure
+        failure.rows = tuple(sorted(rows))
+    return failure
 
 
 def _filled(batches: list[BatchInfo | None]) -> list[BatchInfo]:

@@ -22,9 +22,19 @@ _STICKY = (
     "unspecified launch failure",
     "uncorrectable ECC",
     "launch timed out",
-    "CUDA error: an illegal",
     "context is destroyed",
 )
+
+_OUT_OF_MEMORY = (
+    "CUDA out of memory",
+    "CUDA error: out of memory",
+    "DefaultCPUAllocator",
+    "Failed to allocate memory",
+    "STATUS_ALLOC_FAILED",
+)
+
+# These are about the input, and may quote it: what a caller wrote must not pass for a word of the device.
+_ABOUT_INPUT = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
 
 
 def classify(error: Exception) -> FaultKind:
@@ -35,9 +45,11 @@ def classify(error: Exception) -> FaultKind:
     names = {cls.__name__ for cls in type(error).__mro__}
     if "MemoryError" in names or "OutOfMemoryError" in names:
         return FaultKind.OUT_OF_MEMORY
+    if isinstance(error, _ABOUT_INPUT):
+        return FaultKind.MODEL
     text = str(error)
-    if any(sign in text for sign in _STICKY):
+    if "CUDA" in text and any(sign in text for sign in _STICKY):
         return FaultKind.FATAL
-    if "CUDA out of memory" in text or "Failed to allocate memory" in text or "CUBLAS_STATUS_ALLOC_FAILED" in text:
+    if any(sign in text for sign in _OUT_OF_MEMORY):
         return FaultKind.OUT_OF_MEMORY
     return FaultKind.MODEL

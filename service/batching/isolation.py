@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,17 +20,23 @@ class FatalModelError(Exception):
 
 
 @dataclass(slots=True)
-class Outcome:
-    """What became of a row: its result, or its error when that is not None."""
+class Outcomes:
+    """What became of the rows of a batch, by position.
 
-    result: Any = None
-    error: PredictionFailed | None = None
+    `errors`: the rows that failed. `left_out`: the rows that nobody wanted any more when their turn came; they have
+    no outcome. All others have their result in `results`. `runs`: model calls.
+    """
+
+    results: list[Any]
+    errors: dict[int, PredictionFailed] = field(default_factory=dict)
+    left_out: set[int] = field(default_factory=set)
+    runs: int = 0
 
 
 def run_isolated(
     run: Run, rows: Sequence[Row], *, wanted: Callable[[Row], bool], on_split: Callable[[FaultKind, int], None]
-) -> tuple[list[Outcome], int]:
-    """Run the model on `rows`; returns an outcome for each, in order, and the number of model calls.
+) -> Outcomes:
+    """Run the model on `rows`, at least one.
 
     When the model raises, the batch is halved until the culprits are alone: for one culprit among n rows at most
     1 + 2*log2(n) calls (n a power of two), never more than 2n - 1. Rows that nobody wants any more are left out of
@@ -38,57 +44,78 @@ def run_isolated(
     results fails all rows of that call, without a retry: the model is at fault, and which row belongs to which
     result cannot be known. Raises FatalModelError when a retry cannot help.
     """
-    outcomes = [Outcome() for _ in rows]
-    calls = 0
+    outcomes = Outcomes([None] * len(rows))
     parts = [list(range(len(rows)))]
     while parts:
         part = parts.pop()
-        if calls:
-            part = [position for position in part if wanted(rows[position])]
+        if outcomes.runs:
+            outcomes.left_out.update(position for position in part if not wanted(rows[position]))
+            part = [position for position in part if position not in outcomes.left_out]
         if not part:
             continue
-        calls += 1
-        try:
-            results = own_results(run([rows[position].payload for position in part]), len(part))
-        except OutputCountMismatch as error:
+        outcomes.runs += 1
+        results = _attempt(run, [rows[position].payload for position in part])
+        if not isinstance(results, Exception):
+            for position, result in zip(part, results, strict=True):
+                outcomes.results[position] = result
+        elif isinstance(results, OutputCountMismatch):
             for position in part:
-                outcomes[position].error = OutputCountMismatch(str(error))
-        except Exception as error:
-            kind = classify(error)
+                outcomes.errors[position] = OutputCountMismatch(str(results))
+        else:
+            kind = classify(results)
             if kind is FaultKind.FATAL:
-                raise FatalModelError(f"{type(error).__name__} on the device") from error
+                raise FatalModelError(f"{type(results).__name__} on the device") from results
             if len(part) == 1:
-                outcomes[part[0]].error = _failure(kind, error)
+                outcomes.errors[part[0]] = _failure(kind, results)
             else:
                 on_split(kind, len(part))
                 middle = (len(part) + 1) // 2
                 parts += [part[middle:], part[:middle]]
-        else:
-            for position, result in zip(part, results, strict=True):
-                outcomes[position].result = result
-    return outcomes, calls
+    return outcomes
 
 
 def own_results(results: Any, expected: int) -> list[Any]:
     """The model's results as a list whose items share no memory with a buffer that a later call may overwrite.
 
-    Raises OutputCountMismatch unless there are exactly `expected` of them.
+    Raises OutputCountMismatch unless there are exactly `expected` of them, in an order.
     """
-    if isinstance(results, (str, bytes, dict)) or not hasattr(results, "__len__") or getattr(results, "ndim", 1) == 0:
+    if hasattr(results, "to_numpy"):  # a data frame, which would iterate over its columns
+        results = results.to_numpy()
+    single = (str, bytes, bytearray, Mapping, Set)
+    if isinstance(results, single) or not hasattr(results, "__len__") or getattr(results, "ndim", 1) == 0:
         raise OutputCountMismatch(f"output count: the model gave one {type(results).__name__} for {expected} rows")
-    if len(results) != expected:
-        raise OutputCountMismatch(f"output count: the model gave {len(results)} results for {expected} rows")
-    return list(_own(results))
+    # Counted only when they are listed: the length that an object claims need not be what it yields.
+    owned = list(_own(results))
+    if len(owned) != expected:
+        raise OutputCountMismatch(f"output count: the model gave {len(owned)} results for {expected} rows")
+    return owned
+
+
+def _attempt(run: Run, payloads: list[Any]) -> list[Any] | Exception:
+    """The model's own results, or what it raised.
+
+    A function of its own: the error's traceback keeps the frame that caught it, which must not hold the error.
+    """
+    try:
+        return own_results(run(payloads), len(payloads))
+    except Exception as error:
+        return error
 
 
 def _own(value: Any) -> Any:
     """A copy of every array and container in `value`; anything else is taken to be immutable."""
-    if isinstance(value, np.ndarray):
-        return value.copy()
-    if isinstance(value, dict):
+    if isinstance(value, (np.ndarray, np.void)):
+        # The copy of an array of objects would still share the objects.
+        return _own(value.tolist()) if value.dtype.hasobject else value.copy()
+    if isinstance(value, Mapping):
         return {key: _own(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, list):
         return [_own(item) for item in value]
+    if isinstance(value, tuple):
+        items = [_own(item) for item in value]
+        return type(value)._make(items) if hasattr(value, "_make") else tuple(items)
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
     if hasattr(value, "detach") and hasattr(value, "clone"):  # a torch tensor, without importing torch
         return value.detach().clone()
     return value

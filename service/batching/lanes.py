@@ -7,8 +7,8 @@ again behind the callers that came meanwhile, so that one bulk caller does not h
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Hashable, Iterator
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import islice
 
 from service.batching.policy import BatchLimits, BatchPolicy
@@ -27,17 +27,20 @@ class Lane:
         self.rows = 0
         self._quantum = quantum
         self._turns: OrderedDict[Ticket, None] = OrderedDict()
-        self._arrivals: deque[Ticket] = deque()
-        self._passes = 0
+        self._arrivals: OrderedDict[Ticket, None] = OrderedDict()
+        self._front: Row | None = None  # the row whose turn it was when a batch was last chosen
+        self._passes = 0  # batches that left without it
 
     def __repr__(self) -> str:
         return f"<Lane {self.key!r} rows={self.rows} requests={len(self._turns)}>"
 
     def add(self, ticket: Ticket) -> None:
-        """Let a request queue at the end."""
+        """Let a request queue at the end, unless its caller has gone already."""
+        if ticket.over:
+            return
         ticket.credit = self._quantum
         self._turns[ticket] = None
-        self._arrivals.append(ticket)
+        self._arrivals[ticket] = None
         self.rows += ticket.unserved
 
     def next_turn(self) -> Ticket:
@@ -46,9 +49,7 @@ class Lane:
 
     def oldest(self) -> Ticket | None:
         """The request that has waited longest and still has rows here; it need not be the one at the front."""
-        while self._arrivals and self._arrivals[0] not in self._turns:
-            self._arrivals.popleft()
-        return self._arrivals[0] if self._arrivals else None
+        return next(iter(self._arrivals), None)
 
     def drop(self, now: float) -> None:
         """Forget requests whose deadline has passed or whose caller is gone; their rows never reach the model."""
@@ -57,28 +58,26 @@ class Lane:
 
     def take(self, rows: list[Row], now: float) -> None:
         """Remove rows that leave in a batch, and let requests that had their turn queue again."""
-        head = self.next_turn()
-        served_head = False
+        self._passes += 1
+        if self._front in rows:
+            self._front = None
         for row in rows:
             ticket = row.ticket
-            row.taken = True
             ticket.unserved -= 1
             ticket.credit -= 1
             self.rows -= 1
-            served_head = served_head or ticket is head
             if ticket.unserved == 0:
-                del self._turns[ticket]
+                self._forget(ticket)
             elif ticket.credit == 0:
                 ticket.credit = self._quantum
                 ticket.turn_at = now
                 self._turns.move_to_end(ticket)
-        self._passes = 0 if served_head else self._passes + 1
 
     def in_order(self) -> Iterator[Row]:
         """The waiting rows in the order in which they have their turn."""
         later: list[Iterator[Row]] = []
         for ticket in self._turns:
-            rows = ticket.untaken()
+            rows = iter(ticket.rows.values())
             yield from islice(rows, ticket.credit)
             if ticket.unserved > ticket.credit:
                 later.append(rows)
@@ -90,10 +89,18 @@ class Lane:
                     later.remove(rows)
 
     def select(self, scheduler: Scheduler, limits: BatchLimits) -> list[Row]:
-        """The rows of the next batch; a scheduler that passed over the row at the front too often is overruled."""
+        """The rows of the next batch; a scheduler that passed over the row at the front too often is overruled.
+
+        Empty when the callers of all rows have gone.
+        """
+        front = next(self.in_order(), None)
+        if front is None:
+            return []
+        if front is not self._front:
+            self._front, self._passes = front, 0
         if self._passes >= MAX_PASSES:
             scheduler = Fifo()
-        waiting = list(islice(self.in_order(), max(limits.max_rows, scheduler.look_ahead(limits))))
+        waiting = tuple(islice(self.in_order(), max(limits.max_rows, scheduler.look_ahead(limits))))
         positions = scheduler.select(waiting, limits, self._passes)
         _check_selection(positions, waiting, limits)
         return [waiting[position] for position in positions]
@@ -114,12 +121,12 @@ class Lane:
         return False
 
     def _forget(self, ticket: Ticket) -> None:
-        del self._turns[ticket]
+        del self._turns[ticket], self._arrivals[ticket]
         self.rows -= ticket.unserved
         ticket.unserved = 0
 
 
-def _check_selection(positions: list[int], waiting: list[Row], limits: BatchLimits) -> None:
+def _check_selection(positions: Sequence[int], waiting: Sequence[Row], limits: BatchLimits) -> None:
     """Hold a scheduler to its promise: a wrong choice must never lose or double a row."""
     if not positions or len(set(positions)) != len(positions):
         raise ValueError("the scheduler chose no row, or one row twice")
@@ -150,6 +157,7 @@ class Lanes:
         if lane is None:
             lane = self._lanes[ticket.key] = Lane(ticket.key, self._quantum)
         lane.add(ticket)
+        self.tidy(lane)
 
     def drop_expired(self, now: float) -> None:
         """Forget what nobody waits for any more."""

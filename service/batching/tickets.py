@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -67,13 +67,12 @@ class Answer:
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """One row of one request. `length`: its cost in tokens, at least 1. `taken`: worker only."""
+    """One row of one request. `length`: its cost in tokens, at least 1."""
 
     ticket: Ticket
     index: int
     payload: Any
     length: int = 1
-    taken: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -81,40 +80,48 @@ class Ticket:
     """One request while it is in the batcher; it needs no lock of its own.
 
     Writers: the request thread makes it and, holding the admission's lock, sets `abandoned`. The worker writes
-    results, batches and failures, and sets `done` last; after that nothing changes. `waiting` is written under
-    the admission's lock only. The last block of fields belongs to the lane, that is to the worker: `turn_at` is when
-    the request last queued up, `credit` how many rows it may still send before it must queue again, `unserved` how
-    many rows no batch has taken, `first` where the untaken ones begin.
+    results, batches and failures, and sets `done` last; after that nothing changes. `rows` holds those that no batch
+    has taken, by index and so in the caller's order; it changes under the admission's lock only, and is replaced
+    rather than emptied, so that the worker may look through it without the lock. Rows that left it hold the ticket,
+    but not the other way round: a request is freed without the garbage collector. The last block of fields belongs to
+    the lane, that is to the worker: `turn_at` is when the request last queued up, `credit` how many rows it may still
+    send before it must queue again, `unserved` how many rows the lane counts for it.
     """
 
     key: Hashable
-    enqueued_at: float
     deadline: float
-    rows: list[Row] = field(default_factory=list)
-    results: list[Any] = field(default_factory=list)
-    batches: list[BatchInfo | None] = field(default_factory=list)
+    results: list[Any]
+    batches: list[BatchInfo | None]
+    unanswered: int
+    unserved: int
+    rows: dict[int, Row] = field(default_factory=dict)
+    enqueued_at: float = 0.0
     failure: BaseException | None = None
-    failed_rows: list[int] = field(default_factory=list)
-    unanswered: int = 0
-    waiting: int = 0
+    failed_rows: tuple[int, ...] = ()
     abandoned: bool = False
     done: threading.Event = field(default_factory=threading.Event)
     turn_at: float = 0.0
     credit: int = 0
-    unserved: int = 0
-    first: int = 0
 
     @classmethod
     def of(
-        cls, payloads: Sequence[Any], lengths: Sequence[int], *, key: Hashable, enqueued_at: float, deadline: float
+        cls,
+        payloads: Sequence[Any],
+        lengths: Sequence[int],
+        *,
+        key: Hashable,
+        deadline: float,
+        enqueued_at: float = 0.0,
     ) -> Ticket:
-        """A ticket for `payloads`, one row each; `lengths` in tokens, as many as payloads."""
+        """A ticket for `payloads`, one row each; `lengths` in tokens, as many as payloads.
+
+        `enqueued_at` stands until the admission sets it.
+        """
         count = len(payloads)
-        ticket = cls(key, enqueued_at, deadline, turn_at=enqueued_at)
-        ticket.rows = [Row(ticket, index, payloads[index], lengths[index]) for index in range(count)]
-        ticket.results = [None] * count
-        ticket.batches = [None] * count
-        ticket.unanswered = ticket.waiting = ticket.unserved = count
+        ticket = cls(
+            key, deadline, [None] * count, [None] * count, count, count, enqueued_at=enqueued_at, turn_at=enqueued_at
+        )
+        ticket.rows = {index: Row(ticket, index, payloads[index], lengths[index]) for index in range(count)}
         return ticket
 
     @property
@@ -124,15 +131,7 @@ class Ticket:
 
     def expired(self, now: float) -> bool:
         """Its deadline has passed, or its caller is gone."""
-        return self.over or now >= self.deadline
-
-    def untaken(self) -> Iterator[Row]:
-        """The rows that no batch has taken, in the caller's order. *Thread:* worker."""
-        while self.first < len(self.rows) and self.rows[self.first].taken:
-            self.first += 1
-        for position in range(self.first, len(self.rows)):
-            if not self.rows[position].taken:
-                yield self.rows[position]
+        return self.abandoned or self.failure is not None or now >= self.deadline
 
     def answer(self, row: Row, result: Any, info: BatchInfo) -> None:
         """Record a row's own result. *Thread:* worker."""
@@ -145,4 +144,4 @@ class Ticket:
         if self.failure is None:
             self.failure = error
         if row is not None:
-            self.failed_rows.append(row.index)
+            self.failed_rows += (row.index,)

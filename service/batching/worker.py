@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import queue
@@ -16,7 +17,7 @@ from service.batching.lanes import Lane, Lanes
 from service.batching.policy import BatchLimits
 from service.batching.schedulers import Scheduler
 from service.batching.tickets import BatchInfo, FlushReason, Row, Ticket
-from service.errors import PredictionFailed, SchedulerFailed, WorkerDead
+from service.errors import PredictionFailed, SchedulerFailed
 
 _log = logging.getLogger("jitney.worker")
 
@@ -63,7 +64,7 @@ class Worker:
         max_batch_size: int,
         max_batch_tokens: int | None,
         listener: BatchListener,
-        on_start: Callable[[], None],
+        on_start: Callable[[], None] | None,
         clock: Callable[[], float],
     ) -> None:
         self._admission = admission
@@ -77,6 +78,7 @@ class Worker:
         self._clock = clock
         self._batch_ids = itertools.count(1)
         self._seen_abandons = 0
+        self._patience_s = IDLE_WAIT_S
         self._draining = False
         self.ceiling = Ceiling(max_batch_size)
         self.row_s = 0.0
@@ -86,7 +88,8 @@ class Worker:
     def run(self) -> None:
         """Load, serve until told to stop, and leave nobody waiting whatever happens."""
         try:
-            self._on_start()
+            if self._on_start is not None:
+                self._on_start()
             self._admission.advance(WorkerState.RUNNING)
             while not (self._draining and not self._lanes):
                 self._turn()
@@ -94,53 +97,51 @@ class Worker:
             # The last line of the thread: whatever ended it, everyone who waits is told.
             self._end(WorkerState.DEAD, error)
             _log.critical("the inference worker has ended", exc_info=None if isinstance(error, StartFailed) else error)
-            self._listener.on_death(error)
+            self._tell(self._listener.on_death, error)
         else:
             self._end(WorkerState.STOPPED, None)
 
     def _end(self, state: WorkerState, cause: BaseException | None) -> None:
         self._admission.advance(state, cause=cause)
         self.busy_since = None
-        self._admission.fail_everyone(lambda: WorkerDead("the inference worker ended before it answered"))
+        self._admission.fail_everyone("the inference worker ended before it answered", cause)
 
     def _turn(self) -> None:
         """Receive what has come, then send at most one batch."""
-        self._receive(self._patience())
+        on_the_way = self._receive()
         # The inbox is drained before the clock is read: reading it first would judge a backlog by a stale time.
         now = self._clock()
         if self._admission.abandons != self._seen_abandons:
             self._seen_abandons = self._admission.abandons
             self._lanes.drop_expired(now)
         limits = BatchLimits(self.ceiling.rows, self._max_batch_tokens)
-        ready = self._lanes.ready(now, limits, draining=self._draining, on_the_way=self._admission.on_the_way)
-        if ready is not None:
-            lane, reason = ready
-            rows = self._claim(lane, limits)
-            self._lanes.tidy(lane)
-            if rows:
-                self._serve(lane, rows, reason)
+        ready = self._lanes.ready(now, limits, draining=self._draining, on_the_way=on_the_way)
+        if ready is None:
+            self._patience_s = self._patience(now)
+            return
+        self._patience_s = 0.0
+        lane, reason = ready
+        rows = self._claim(lane, limits)
+        self._lanes.tidy(lane)
+        if rows:
+            self._serve(lane, rows, reason)
 
-    def _patience(self) -> float:
-        """How long the worker may wait for a message, seconds."""
-        if self._draining:
-            return 0.0
+    def _patience(self, now: float) -> float:
+        """How long the worker may wait for a message when no batch may leave yet, seconds."""
         due_at = self._lanes.due_at()
-        if due_at is None:
-            return IDLE_WAIT_S
-        limits = BatchLimits(self.ceiling.rows, self._max_batch_tokens)
-        now = self._clock()
-        if self._lanes.ready(now, limits, draining=False, on_the_way=self._admission.on_the_way) is not None:
-            return 0.0
-        return max(0.0, due_at - now)
+        return IDLE_WAIT_S if due_at is None else min(IDLE_WAIT_S, max(0.0, due_at - now))
 
-    def _receive(self, patience_s: float) -> None:
-        """Wait for one message, then take all that are there."""
-        try:
-            self._accept(self._inbox.get(patience_s > 0, patience_s))
-            for _ in range(self._inbox.qsize()):
-                self._accept(self._inbox.get(False))
-        except queue.Empty:
-            pass
+    def _receive(self) -> int:
+        """Wait for one message, then take all that are there; returns how many requests are on their way.
+
+        Those are counted before the rest is taken: a request that stopped being on its way is in the inbox by then.
+        """
+        with contextlib.suppress(queue.Empty):
+            self._accept(self._inbox.get(self._patience_s > 0, self._patience_s))
+        on_the_way = self._admission.still_on_the_way()
+        for _ in range(self._inbox.qsize()):
+            self._accept(self._inbox.get(False))
+        return on_the_way
 
     def _accept(self, message: Ticket | Signal) -> None:
         if isinstance(message, Ticket):
@@ -149,18 +150,19 @@ class Worker:
             self._draining = True
 
     def _claim(self, lane: Lane, limits: BatchLimits) -> list[Row]:
-        """Choose and take the rows of the next batch; empty when nobody in the lane waits any more."""
-        while lane.rows:
-            try:
-                rows = lane.select(self._scheduler, limits)
-            except Exception as error:
-                self._fail_front(lane, limits, error)
-                continue
-            now = self._clock()
-            if self._admission.claim(rows, now):
-                lane.take(rows, now)
-                return rows
-            lane.drop(now)
+        """Choose and take the rows of the next batch; empty when the lane is not what it seemed, and must be judged
+        again without those who left or failed.
+        """
+        try:
+            rows = lane.select(self._scheduler, limits)
+        except Exception as error:
+            self._fail_front(lane, limits, error)
+            return []
+        now = self._clock()
+        if rows and self._admission.claim(rows, now):
+            lane.take(rows, now)
+            return rows
+        lane.drop(now)
         return []
 
     def _fail_front(self, lane: Lane, limits: BatchLimits, cause: Exception) -> None:
@@ -174,7 +176,7 @@ class Worker:
 
     def _serve(self, lane: Lane, rows: list[Row], reason: FlushReason) -> None:
         started_at = self.busy_since = self._clock()
-        outcomes, calls = run_isolated(
+        outcomes = run_isolated(
             lambda payloads: self._predict(lane.key, payloads),
             rows,
             wanted=lambda row: not row.ticket.expired(self._clock()),
@@ -187,33 +189,36 @@ class Worker:
             reason=reason,
             started_at=started_at,
             model_s=ended_at - started_at,
-            runs=calls,
+            runs=outcomes.runs,
             tokens=sum(row.length for row in rows),
             padded_length=max(row.length for row in rows),
         )
-        if calls == 1:
+        if outcomes.runs == 1:
             self.ceiling.succeeded(len(rows))
-        for row, outcome in zip(rows, outcomes, strict=True):
-            if outcome.error is None:
-                row.ticket.answer(row, outcome.result, info)
-            else:
-                row.ticket.fail(outcome.error, row)
+        for position, row in enumerate(rows):
+            if position in outcomes.errors:
+                row.ticket.fail(outcomes.errors[position], row)
+            elif position not in outcomes.left_out:
+                row.ticket.answer(row, outcomes.results[position], info)
         self._finish(lane, rows)
         self.busy_since = None
         self.last_batch_at = ended_at
         self._observe_pace(info)
         # The callers are awake already: what is counted here costs none of them any time.
         waits_s = [started_at - row.ticket.enqueued_at for row in rows]
-        errors = [outcome.error for outcome in outcomes if outcome.error is not None]
-        try:
-            self._listener.on_batch(info, lane.key, waits_s, errors)
-        except Exception:
-            _log.exception("counting a batch failed")
+        self._tell(self._listener.on_batch, info, lane.key, waits_s, list(outcomes.errors.values()))
 
     def _on_split(self, kind: FaultKind, size: int, key: Hashable) -> None:
         if kind is FaultKind.OUT_OF_MEMORY:
             self.ceiling.lower(size)
-        self._listener.on_split(kind, size, key)
+        self._tell(self._listener.on_split, kind, size, key)
+
+    def _tell(self, hear: Callable[..., None], *news: Any) -> None:
+        """Call the listener; whoever counts must never cost a caller the answer."""
+        try:
+            hear(*news)
+        except Exception:
+            _log.exception("a listener of the inference worker failed")
 
     def _finish(self, lane: Lane, rows: Sequence[Row]) -> None:
         """Wake every caller whose request is complete or has failed, once each."""
