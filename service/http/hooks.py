@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from flask import Flask, Response, g, request
+from werkzeug.exceptions import NotFound
 
 from service.http.request_id import request_id
 from service.runtime import Runtime
@@ -27,9 +28,12 @@ class AnswerHeaders:
 
     def _before(self) -> None:
         g.jitney_started_at = time.perf_counter()
+        # Werkzeug takes every number of slashes at the front for one, whatever the map of URLs says.
+        if request.environ.get("PATH_INFO", "").startswith("//") and self._is_ours():
+            raise NotFound
 
     def _after(self, response: Response) -> Response:
-        if not self._whole_app and request.blueprint != "jitney":
+        if not self._is_ours():
             return response
         headers = response.headers
         headers["X-Request-ID"] = request_id()
@@ -38,6 +42,9 @@ class AnswerHeaders:
             headers["X-Model-Version"] = version
         headers["Server-Timing"] = _timing()
         return response
+
+    def _is_ours(self) -> bool:
+        return self._whole_app or request.blueprint == "jitney"
 
 
 def _timing() -> str:

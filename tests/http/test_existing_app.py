@@ -84,6 +84,12 @@ def test_the_apps_own_crash_is_still_its_own(host, extend):
         extend(host).client.get("/crash")
 
 
+def test_the_apps_own_way_with_slashes_stays(host, extend):
+    server = extend(host)
+    assert server.client.get("/", environ_overrides={"PATH_INFO": "//"}).text == "hello"
+    assert server.client.get("/", environ_overrides={"PATH_INFO": "//livez"}).status_code == 404
+
+
 def test_what_the_app_keeps_in_g_is_not_touched(host, extend):
     @host.before_request
     def remember():

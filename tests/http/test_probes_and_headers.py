@@ -74,6 +74,15 @@ def test_the_first_request_starts_a_server_without_start_up_hooks_and_is_answere
     assert server.client.get("/healthz").status_code == 200
 
 
+def test_the_first_request_waits_until_a_model_in_memory_is_warm(served):
+    gate = Gate()
+    server = served(gated(gate), warmup=True, start=False)
+    first = server.in_thread(lambda: server.predict([7, 0]))
+    assert gate.started.wait(GUARD_S)
+    gate.release.set()
+    assert first().json["predictions"] == [7.0]
+
+
 def test_a_draining_server_is_live_but_not_ready(served):
     server = served()
     server.runtime.begin_drain()
@@ -213,12 +222,19 @@ def test_the_version_is_left_out_while_nobody_knows_it(served):
     assert named.client.get("/livez").headers["X-Model-Version"] == "7"
 
 
-def test_a_client_that_leaves_is_counted_and_its_rows_never_reach_the_model(served):
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        theirs = socket.create_connection(listener.getsockname())
+        return listener.accept()[0], theirs
+
+
+@pytest.mark.parametrize("pair", [tcp_pair, socket.socketpair])
+def test_a_client_that_leaves_is_counted_and_its_rows_never_reach_the_model(served, pair):
     gate = Gate()
     server = served(gate, max_batch_size=1)
     busy = server.in_thread(lambda: server.predict([1]))
     assert gate.started.wait(GUARD_S)
-    ours, theirs = socket.socketpair()
+    ours, theirs = pair()
     with ours:
         theirs.close()
         left = server.client.post(
