@@ -13,7 +13,6 @@ from typing import Any
 
 from loaders.devices import cpu_count
 from service.cpu_threads import size_thread_pools
-from service.late_connections import refuse_newcomers
 from service.settings import SettingsError, load_settings, read_dotenv
 
 # Longer than nginx keeps idle upstream connections (60 s): the side that closes first must be the client's.
@@ -33,7 +32,7 @@ os.environ.setdefault("PROMETHEUS_DISABLE_CREATED_SERIES", "true")
 
 bind = _settings.bind
 workers = 1
-worker_class = "gthread"
+worker_class = "service.gunicorn_worker.Worker"
 threads = _settings.http_threads
 worker_connections = 1000 + threads
 keepalive = KEEPALIVE_S
@@ -65,8 +64,8 @@ def on_starting(server: Any) -> None:
     """Check what a command line may have changed behind the settings' back."""
     if server.cfg.preload_app:
         sys.exit("jitney: preload_app cannot work: neither threads nor CUDA survive a fork; start without --preload")
-    if server.cfg.worker_class_str not in ("gthread", "sync"):
-        sys.exit(f"jitney: worker class {server.cfg.worker_class_str!r} cannot work here; use gthread")
+    if server.cfg.worker_class_str not in (worker_class, "gthread"):
+        sys.exit(f"jitney: worker class {server.cfg.worker_class_str!r} cannot work here; leave it out, or use gthread")
     if server.cfg.threads < 2 * _settings.max_batch_size:
         server.log.warning(
             "%d threads cannot fill batches of %d rows while others wait: set THREADS to at least %d",
@@ -83,11 +82,10 @@ def post_worker_init(worker: Any) -> None:
     previous = signal.getsignal(signal.SIGTERM)
 
     def drain(number: int, frame: FrameType | None) -> None:
-        runtime.begin_drain()
-        if worker.alive:
-            refuse_newcomers(worker)
+        # In this order a request that finds the service draining is answered on a connection that closes.
         if callable(previous):
             previous(number, frame)
+        runtime.begin_drain()
 
     signal.signal(signal.SIGTERM, drain)
     signal.siginterrupt(signal.SIGTERM, False)
