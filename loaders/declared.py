@@ -89,6 +89,7 @@ def image_input(table: ImageTable) -> ImageInput:
         width=size[1],
         resize_shorter=table.resize_shorter,
         crop=(crop[0], crop[1]) if crop is not None else None,
+        interpolation=table.interpolation,
         layout=table.layout,
         dtype=table.dtype,
         scale=table.scale,

@@ -79,6 +79,7 @@ class ImageInput:
     width: int
     resize_shorter: int | None = None
     crop: tuple[int, int] | None = None
+    interpolation: Literal["bilinear", "bicubic"] = "bilinear"
     layout: Literal["NCHW", "NHWC"] = "NCHW"
     dtype: Literal["float32", "float16", "uint8"] = "float32"
     scale: float = 1 / 255

@@ -77,6 +77,7 @@ class ImageTable(Table):
     size: Pair | None = None
     resize_shorter: Positive | None = None
     crop: Pair | None = None
+    interpolation: Literal["bilinear", "bicubic"] = "bilinear"
     layout: Literal["NCHW", "NHWC"] = "NCHW"
     dtype: Literal["float32", "float16", "uint8"] = "float32"
     scale: Finite = 1 / 255

@@ -80,6 +80,7 @@ def _build(
             "kind": "image",
             "size": [SIZE, SIZE],
             "resize_shorter": RESIZE_SHORTER,
+            "interpolation": "bicubic",
             "crop": [SIZE, SIZE],
             "scale": 1.0,
             "mean": [127.0, 127.0, 127.0],

@@ -371,14 +371,17 @@ def test_without_a_crop_the_picture_is_stretched_to_the_size():
     np.testing.assert_array_equal(pixels(encoded(picture), of_size(20, 40)), expected)
 
 
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("size", [(90, 60), (60, 90), (61, 61), (40, 200), (33, 47)])
-def test_the_centre_of_the_scaled_picture_equals_scaling_it_whole_and_cropping(size):
+def test_the_centre_of_the_scaled_picture_equals_scaling_it_whole_and_cropping(size, interpolation):
     picture = smooth(*size)
+    resample = Image.Resampling[interpolation.upper()]
     scale = 48 / min(size)
-    scaled = picture.resize((int(size[0] * scale), int(size[1] * scale)), Image.Resampling.BILINEAR)
+    scaled = picture.resize((round(size[0] * scale), round(size[1] * scale)), resample)
     left, top = round((scaled.width - 32) / 2), round((scaled.height - 24) / 2)
     expected = np.asarray(scaled.crop((left, top, left + 32, top + 24))).astype(int)
-    for spec in (of_size(32, 24, resize_shorter=48), of_size(32, 24, resize_shorter=48, crop=(24, 32))):
+    for crop in (None, (24, 32)):
+        spec = of_size(32, 24, resize_shorter=48, crop=crop, interpolation=interpolation)
         assert abs(pixels(encoded(picture), spec) - expected).max() <= 1
 
 
