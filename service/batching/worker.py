@@ -92,7 +92,7 @@ class Worker:
                 self._on_start()
             self._admission.advance(WorkerState.RUNNING)
             while not (self._draining and not self._lanes):
-                self._turn()
+                self.turn()
         except BaseException as error:
             # The last line of the thread: whatever ended it, everyone who waits is told.
             self._end(WorkerState.DEAD, error)
@@ -106,7 +106,7 @@ class Worker:
         self.busy_since = None
         self._admission.fail_everyone("the inference worker ended before it answered", cause)
 
-    def _turn(self) -> None:
+    def turn(self) -> None:
         """Receive what has come, then send at most one batch."""
         on_the_way = self._receive()
         # The inbox is drained before the clock is read: reading it first would judge a backlog by a stale time.
