@@ -11,7 +11,7 @@ from PIL import Image
 from served import GUARD_S, NOT_FINITE, POISON, SMALL_PICTURE, Gate, mean_colour, sums, upper
 
 from loaders.handle import ModelHandle
-from loaders.signature import TextInput
+from loaders.signature import TabularInput, TextInput
 
 
 def problem_of(answer, status: int) -> dict:
@@ -270,12 +270,18 @@ def test_at_most_twenty_places_are_named(served):
 
 def test_while_the_model_is_loading_the_answer_says_when_to_come_again(served):
     gate = Gate()
-    server = served(ModelHandle.from_callable(gate, name="m", input=None), warmup=False, start=False)
-    server.runtime.start = lambda: None  # a start that has not come to anything yet
+    server = served(ModelHandle.from_callable(gate, name="m", input=TabularInput(width=1)), warmup=True, ready=False)
+    assert gate.started.wait(GUARD_S)
     answer = server.predict([1])
     assert int(answer.headers["Retry-After"]) >= 1
     assert problem_of(answer, 503)["title"] == "Not ready"
     gate.release.set()
+
+
+def test_a_server_that_drains_before_its_model_is_there_says_that_it_stops(served):
+    server = served(None, start=False, model_path="m.onnx")
+    server.runtime.begin_drain()
+    assert problem_of(server.predict([1]), 503)["title"] == "Stopping"
 
 
 def test_a_draining_server_takes_no_new_work(served):

@@ -306,3 +306,11 @@ def test_probabilities_come_with_the_names_of_their_classes(served):
 def test_a_model_of_rows_refuses_the_short_form_for_texts(served):
     answer = served(sums).client.post("/predict", json={"text": "x"})
     assert (answer.status_code, answer.json["errors"][0]["loc"]) == (422, "text")
+
+
+def test_rows_of_one_request_must_be_alike_in_shape(served):
+    spec = TensorInput(shape=(None,), dtype="float32")
+    server = served(ModelHandle.from_callable(lambda rows: [row.sum() for row in rows], name="m", input=spec))
+    answer = server.predict([1], [1, 2])
+    assert (answer.status_code, answer.json["errors"][0]["loc"]) == (422, "instances[1]")
+    assert server.predict([1, 2]).json["predictions"] == [3.0]

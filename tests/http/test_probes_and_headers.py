@@ -249,6 +249,18 @@ def test_a_client_that_leaves_is_counted_and_its_rows_never_reach_the_model(serv
     assert server.metric('inference_abandoned_total{model="m",version="3"}') == 2
 
 
+class Watched:
+    """A connection that tells when somebody looks at it."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.looked = threading.Event()
+        self._connection = connection
+
+    def fileno(self) -> int:
+        self.looked.set()
+        return self._connection.fileno()
+
+
 @pytest.mark.parametrize("sent_ahead", [b"", b"GET /livez HTTP/1.1\r\n\r\n"])
 def test_a_client_that_stays_gets_its_answer_and_keeps_what_it_sent_ahead(served, sent_ahead):
     gate = Gate()
@@ -256,13 +268,14 @@ def test_a_client_that_stays_gets_its_answer_and_keeps_what_it_sent_ahead(served
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(sent_ahead)
+        watched = Watched(ours)
         call = server.in_thread(
             lambda: server.client.post(
-                "/predict", json={"instances": [[2]]}, environ_overrides={"gunicorn.socket": ours}
+                "/predict", json={"instances": [[2]]}, environ_overrides={"gunicorn.socket": watched}
             )
         )
         assert gate.started.wait(GUARD_S)
-        threading.Event().wait(0.3)  # longer than the time between two looks at the connection
+        assert watched.looked.wait(GUARD_S)
         gate.release.set()
         assert call().status_code == 200
         ours.setblocking(False)

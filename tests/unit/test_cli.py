@@ -106,6 +106,15 @@ def test_demo_refuses_a_name_that_it_does_not_know_and_lists_the_others():
     assert "digits" in result.output
 
 
+def test_demo_builds_nothing_when_all_that_is_named_is_there(tmp_path):
+    bundle = tmp_path / "models" / "digits"
+    bundle.mkdir(parents=True)
+    (bundle / "jitney.toml").write_text("kept")
+    result = run("demo", "digits", "--missing", "--into", str(tmp_path / "models"))
+    assert (result.exit_code, result.output) == (0, "")
+    assert (bundle / "jitney.toml").read_text() == "kept"
+
+
 def test_pin_writes_the_digest_of_the_model_file(tmp_path):
     import hashlib
 
