@@ -4,6 +4,7 @@
 MODEL ?= digits
 PYTHON ?= python3
 VENV := .venv
+DEMO := demo-models
 BIN := $(VENV)/bin
 
 .PHONY: setup serve demo test check format clean
@@ -11,11 +12,11 @@ BIN := $(VENV)/bin
 setup: $(VENV)/.installed-dev
 
 serve: $(VENV)/.installed-demo-$(MODEL)
-	$(BIN)/jitney demo --missing $(MODEL)
-	exec $(BIN)/jitney serve --model demo-models/$(MODEL)
+	$(BIN)/jitney demo --missing --into $(DEMO) $(MODEL)
+	exec $(BIN)/jitney serve --model $(DEMO)/$(MODEL)
 
 demo: $(VENV)/.installed-dev
-	$(BIN)/jitney demo
+	$(BIN)/jitney demo --into $(DEMO)
 
 test: check
 	$(BIN)/coverage erase
@@ -34,7 +35,7 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) demo-models .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DEMO) .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # One environment for everything; each extra is added to it when it is first needed.
 $(VENV)/.installed-%: pyproject.toml constraints.txt | $(BIN)/python

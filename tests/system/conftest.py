@@ -15,6 +15,9 @@ from pathlib import Path
 import pytest
 import requests
 
+from service.demo.build import RECIPES, build, is_built
+from service.demo.steps import console_report
+
 ROOT = Path(__file__).parents[2]
 START_GUARD_S = 60.0
 STOP_GUARD_S = 20.0
@@ -47,6 +50,17 @@ class Server:
                 assert self.process.poll() is None, f"the server has ended:\n{self.text()}"
             time.sleep(0.02)
         pytest.fail(f"it did not come true within {guard_s} s; the server's log:\n{self.text()}")
+
+    def wait_listening(self, guard_s: float = 300.0) -> None:
+        """The command that starts the server may have much to do first."""
+        host, _, port = self.url.removeprefix("http://").partition(":")
+        deadline = time.monotonic() + guard_s
+        while time.monotonic() < deadline and self.process.poll() is None:
+            with socket.socket() as probe:
+                if probe.connect_ex((host, int(port))) == 0:
+                    return
+            time.sleep(0.05)
+        pytest.fail(f"nothing listens at {self.url}; the log:\n{self.text()}")
 
     def wait_ready(self) -> None:
         self.wait_until(lambda: self.get("/healthz").status_code == 200)
@@ -116,3 +130,14 @@ def start(tmp_path: Path) -> Iterator[Start]:
             except subprocess.TimeoutExpired:
                 server.process.kill()
                 server.process.wait(STOP_GUARD_S)
+
+
+@pytest.fixture(scope="session")
+def demo_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with all demo models; JITNEY_DEMO_MODELS names one to keep and use again."""
+    kept = os.environ.get("JITNEY_DEMO_MODELS")
+    target = Path(kept) if kept else tmp_path_factory.mktemp("demo-models")
+    missing = [name for name in RECIPES if not is_built(name, target)]
+    result = build(missing, target, console_report(terminal=False))
+    assert not result.failed
+    return target

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
 from collections.abc import Callable
 from hashlib import sha256
@@ -14,9 +13,8 @@ import pytest
 
 from loaders.bundle import read_bundle, verify
 from service.demo import digits
-from service.demo.build import RECIPES, build, is_built
+from service.demo.build import RECIPES
 from service.demo.curl import EXAMPLE_DIGIT, EXAMPLE_ROW, EXAMPLE_SENTENCE
-from service.demo.steps import console_report
 
 pytestmark = pytest.mark.system
 
@@ -51,17 +49,6 @@ BAD = [
 ]
 
 
-@pytest.fixture(scope="session")
-def demo_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with all demo models; JITNEY_DEMO_MODELS names one to keep and use again."""
-    kept = os.environ.get("JITNEY_DEMO_MODELS")
-    target = Path(kept) if kept else tmp_path_factory.mktemp("demo-models")
-    missing = [name for name in RECIPES if not is_built(name, target)]
-    result = build(missing, target, console_report(terminal=False))
-    assert not result.failed
-    return target
-
-
 @pytest.mark.parametrize("name", sorted(RECIPES))
 def test_every_bundle_is_readable_and_its_pinned_digest_is_right(demo_models: Path, name: str) -> None:
     bundle = read_bundle(demo_models / name)
@@ -85,7 +72,9 @@ def test_the_digits_pipeline_reads_digits_that_it_has_not_seen(demo_models: Path
 def test_plain_english_sentences_get_their_labels(demo_models: Path) -> None:
     import torch
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()  # it would leave a thread behind
     directory = demo_models / "sentiment" / "model"
     assert (directory / "model.safetensors").is_file()
     tokenizer = AutoTokenizer.from_pretrained(directory)

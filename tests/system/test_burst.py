@@ -1,0 +1,101 @@
+"""Many clients at once on real models: every caller gets what the model gives alone on that caller's input."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import requests
+
+pytestmark = pytest.mark.system
+
+CLIENTS = 64
+
+
+def burst(server, bodies: list[dict]) -> list[dict]:
+    """Send all bodies from 64 clients, each with a connection of its own; the answers in order."""
+
+    def client(mine: list[tuple[int, dict]]) -> list[tuple[int, dict]]:
+        with requests.Session() as session:
+            answers = []
+            for position, body in mine:
+                answer = session.post(f"{server.url}/predict", json=body, timeout=60)
+                assert answer.status_code == 200, answer.text
+                answers.append((position, answer.json()))
+            return answers
+
+    shares = [list(enumerate(bodies))[number::CLIENTS] for number in range(CLIENTS)]
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        answers = dict(itertools.chain.from_iterable(pool.map(client, shares)))
+    return [answers[position] for position in range(len(bodies))]
+
+
+def mean_batch_size(server) -> float:
+    return server.metric("inference_batch_size_sum") / server.metric("inference_batch_size_count")
+
+
+def test_64_clients_of_the_digits_model_get_the_answers_that_the_model_gives_alone(start, demo_models: Path):
+    import joblib
+    from sklearn.datasets import load_digits
+
+    images = load_digits().data
+    server = start(app="service:create_app()", MODEL_PATH=demo_models / "digits", MODEL_FORMAT="")
+    model = joblib.load(next((demo_models / "digits").glob("*.joblib")))
+    bodies = [{"instances": [images[number].tolist()]} for number in range(len(images))]
+    answers = burst(server, bodies)
+    assert [answer["predictions"] for answer in answers] == [[int(model.predict([image])[0])] for image in images]
+    assert mean_batch_size(server) > 4
+
+
+def test_64_clients_of_the_text_model_get_the_answers_that_the_model_gives_alone(start, demo_models: Path):
+    server = start(
+        app="service:create_app()", MODEL_PATH=demo_models / "sentiment", MODEL_FORMAT="", SCHEDULER="grouped"
+    )
+    texts = [
+        f"{start_} {'really ' * length}{word} {thing}."
+        for start_ in ("What a", "This was a")
+        for word in ("wonderful", "terrible", "boring", "delightful")
+        for thing in ("film", "dinner", "day")
+        for length in (0, 1, 5, 20, 60)
+    ]
+    alone = [server.post({"text": text}).json()["prediction"] for text in texts]
+    answers = burst(server, [{"instances": [text]} for text in texts * 4])
+    for answer, expected in zip(answers, alone * 4, strict=True):
+        (prediction,) = answer["predictions"]
+        assert prediction["label"] == expected["label"]
+        assert prediction["score"] == pytest.approx(expected["score"], abs=1e-4)
+    assert mean_batch_size(server) > 4
+
+
+def test_clear_sentences_get_the_right_labels(start, demo_models: Path):
+    server = start(app="service:create_app()", MODEL_PATH=demo_models / "sentiment", MODEL_FORMAT="")
+    good = server.post({"text": "I love this, it is wonderful and makes me happy."}).json()
+    bad = server.post({"text": "I hate this, it is terrible and makes me sad."}).json()
+    assert (good["prediction"]["label"], bad["prediction"]["label"]) == ("positive", "negative")
+
+
+@pytest.mark.parametrize("name", ["imagenet", "imagenet-torchscript"])
+def test_a_photo_has_the_same_scores_as_multipart_raw_body_and_base64(start, demo_models: Path, name: str):
+    server = start(app="service:create_app()", MODEL_PATH=demo_models / name, MODEL_FORMAT="")
+    url = f"{server.url}/predict"
+    for photo, label in (("china.jpg", "palace"), ("flower.jpg", "daisy")):
+        content = (demo_models / name / "samples" / photo).read_bytes()
+        form = requests.post(url, files={"file": (photo, content)}, timeout=30).json()
+        raw = requests.post(url, data=content, headers={"Content-Type": "image/jpeg"}, timeout=30).json()
+        text = {"b64": base64.b64encode(content).decode()}
+        json = server.post({"instances": [text]}).json()
+        assert form["prediction"] == raw["prediction"] == json["predictions"][0]
+        assert len(form["prediction"]) == 5
+        assert form["prediction"][0]["label"] == label
+        assert form["prediction"][0]["score"] == pytest.approx({"palace": 0.32, "daisy": 0.36}[label], abs=0.02)
+        both = requests.post(url, files=[("file", (photo, content)), ("file", (photo, content))], timeout=30).json()
+        assert np.allclose(
+            [head["score"] for head in both["predictions"][1]],
+            [head["score"] for head in form["prediction"]],
+            atol=1e-4,
+        )
+        assert "prediction" not in both
