@@ -18,7 +18,7 @@ from service.batching.policy import BatchPolicy
 from service.batching.schedulers import make_scheduler
 from service.batching.tickets import Answer, BatchInfo, Ticket
 from service.batching.worker import BatchListener, Worker
-from service.errors import ClientGone, DeadlineExceeded, PredictionFailed
+from service.errors import ClientGone, DeadlineExceeded, JitneyError, PredictionFailed
 
 # How often a waiting request looks whether its client is still there, seconds.
 GONE_CHECK_S = 0.25
@@ -216,7 +216,11 @@ class ThreadedBatcher:
             ticket = self._ticket(
                 rows, lengths, key, now + (self._default_timeout_s if timeout_s is None else timeout_s)
             )
-            self._admission.admit(ticket, arrival, self._retry_after_s)
+            try:
+                self._admission.admit(ticket, arrival, self._retry_after_s)
+            except JitneyError:
+                ticket.rows = {}  # no worker will take them out, and rows and request hold each other
+                raise
         finally:
             if arrival is not None:
                 arrival.release()

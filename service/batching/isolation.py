@@ -45,33 +45,38 @@ def run_isolated(
     result cannot be known. Raises FatalModelError when a retry cannot help.
     """
     outcomes = Outcomes([None] * len(rows))
+    results: list[Any] | Exception = []
     parts = [list(range(len(rows)))]
-    while parts:
-        part = parts.pop()
-        if outcomes.runs:
-            outcomes.left_out.update(position for position in part if not wanted(rows[position]))
-            part = [position for position in part if position not in outcomes.left_out]
-        if not part:
-            continue
-        outcomes.runs += 1
-        results = _attempt(run, [rows[position].payload for position in part])
-        if not isinstance(results, Exception):
-            for position, result in zip(part, results, strict=True):
-                outcomes.results[position] = result
-        elif isinstance(results, OutputCountMismatch):
-            for position in part:
-                outcomes.errors[position] = OutputCountMismatch(str(results))
-        else:
-            kind = classify(results)
-            if kind is FaultKind.FATAL:
-                raise FatalModelError(f"{type(results).__name__} on the device") from results
-            if len(part) == 1:
-                outcomes.errors[part[0]] = _failure(kind, results)
+    try:
+        while parts:
+            part = parts.pop()
+            if outcomes.runs:
+                outcomes.left_out.update(position for position in part if not wanted(rows[position]))
+                part = [position for position in part if position not in outcomes.left_out]
+            if not part:
+                continue
+            outcomes.runs += 1
+            results = _attempt(run, [rows[position].payload for position in part])
+            if not isinstance(results, Exception):
+                for position, result in zip(part, results, strict=True):
+                    outcomes.results[position] = result
+            elif isinstance(results, OutputCountMismatch):
+                for position in part:
+                    outcomes.errors[position] = OutputCountMismatch(str(results))
             else:
-                on_split(kind, len(part))
-                middle = (len(part) + 1) // 2
-                parts += [part[middle:], part[:middle]]
-    return outcomes
+                kind = classify(results)
+                if kind is FaultKind.FATAL:
+                    raise FatalModelError(f"{type(results).__name__} on the device") from results
+                if len(part) == 1:
+                    outcomes.errors[part[0]] = _failure(kind, results)
+                else:
+                    on_split(kind, len(part))
+                    middle = (len(part) + 1) // 2
+                    parts += [part[middle:], part[:middle]]
+        return outcomes
+    finally:
+        # An error of the model keeps this frame alive; see the worker, which lets go of the same things.
+        del rows, outcomes, results
 
 
 def own_results(results: Any, expected: int) -> list[Any]:

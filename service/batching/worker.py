@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from service.batching.admission import Admission, Inbox, Signal, WorkerState
 from service.batching.ceiling import Ceiling
 from service.batching.faults import FaultKind
-from service.batching.isolation import run_isolated
+from service.batching.isolation import Outcomes, run_isolated
 from service.batching.lanes import Lane, Lanes
 from service.batching.policy import BatchLimits
 from service.batching.schedulers import Scheduler
@@ -121,10 +121,7 @@ class Worker:
             return
         self._patience_s = 0.0
         lane, reason = ready
-        rows = self._claim(lane, limits)
-        self._lanes.tidy(lane)
-        if rows:
-            self._serve(lane, rows, reason)
+        self._serve(lane, limits, reason)
 
     def _patience(self, now: float) -> float:
         """How long the worker may wait for a message when no batch may leave yet, seconds."""
@@ -174,7 +171,12 @@ class Worker:
         self._finish(lane, rows)
         _log.error("the scheduler failed; %d rows get an error", len(rows), exc_info=cause)
 
-    def _serve(self, lane: Lane, rows: list[Row], reason: FlushReason) -> None:
+    def _serve(self, lane: Lane, limits: BatchLimits, reason: FlushReason) -> None:
+        """Run the next batch of a lane and answer its callers."""
+        rows = self._claim(lane, limits)
+        self._lanes.tidy(lane)
+        if not rows:
+            return
         started_at = self.busy_since = self._clock()
         outcomes = run_isolated(
             lambda payloads: self._predict(lane.key, payloads),
@@ -193,6 +195,12 @@ class Worker:
             tokens=sum(row.length for row in rows),
             padded_length=max(row.length for row in rows),
         )
+        self._deliver(lane, rows, outcomes, info)
+        # An error of the model keeps this frame alive, and its caller keeps the error. The frame lets go of both the
+        # rows and their errors here, or they would keep each other until the garbage collector comes.
+        del rows, outcomes
+
+    def _deliver(self, lane: Lane, rows: list[Row], outcomes: Outcomes, info: BatchInfo) -> None:
         if outcomes.runs == 1:
             self.ceiling.succeeded(len(rows))
         for position, row in enumerate(rows):
@@ -202,10 +210,10 @@ class Worker:
                 row.ticket.answer(row, outcomes.results[position], info)
         self._finish(lane, rows)
         self.busy_since = None
-        self.last_batch_at = ended_at
+        self.last_batch_at = info.started_at + info.model_s
         self._observe_pace(info)
         # The callers are awake already: what is counted here costs none of them any time.
-        waits_s = [started_at - row.ticket.enqueued_at for row in rows]
+        waits_s = [info.started_at - row.ticket.enqueued_at for row in rows]
         self._tell(self._listener.on_batch, info, lane.key, waits_s, list(outcomes.errors.values()))
 
     def _on_split(self, kind: FaultKind, size: int, key: Hashable) -> None:

@@ -1,0 +1,318 @@
+"""Starting, serving, closing: what a program that holds a batcher may rely on."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import weakref
+from typing import Any
+
+import pytest
+from support.callers import Callers
+from support.models import GUARD_S, GatedModel
+from support.parking import CountingInbox, Parking
+
+from service.batching.admission import WorkerState
+from service.batching.batcher import ThreadedBatcher
+from service.errors import DeadlineExceeded, Draining, ModelFailed, NotReady, QueueFull, WorkerDead
+
+
+def test_a_batcher_in_a_with_block_serves_at_once_and_stops_at_the_end() -> None:
+    with ThreadedBatcher(lambda rows: [row + 1 for row in rows], max_batch_latency_s=0.0) as batcher:
+        assert batcher.submit([1, 2, 3]) == [2, 3, 4]
+        assert batcher.status().alive
+    assert batcher.status().state is WorkerState.STOPPED
+    assert not batcher.status().alive
+
+
+def test_whoever_has_started_a_batcher_may_submit_at_once() -> None:
+    for _ in range(50):
+        batcher = ThreadedBatcher(lambda rows: rows, max_batch_latency_s=0.0)
+        batcher.start()
+        assert batcher.submit(["first"]) == ["first"]
+        batcher.close()
+
+
+def test_starting_twice_starts_one_thread() -> None:
+    before = threading.active_count()
+    with ThreadedBatcher(lambda rows: rows) as batcher:
+        batcher.start()
+        assert threading.active_count() == before + 1
+
+
+def test_closing_twice_is_harmless_and_closed_is_for_good() -> None:
+    batcher = ThreadedBatcher(lambda rows: rows)
+    with batcher:
+        pass
+    assert batcher.close()
+    batcher.start()
+    assert not batcher.status().alive
+    with pytest.raises(Draining):
+        batcher.submit([1])
+
+
+def test_a_batcher_that_was_never_started_refuses_and_closes() -> None:
+    batcher = ThreadedBatcher(lambda rows: rows)
+    with pytest.raises(NotReady):
+        batcher.submit([1])
+    assert batcher.close()
+    assert batcher.status().state is WorkerState.STOPPED
+
+
+def test_a_thread_that_cannot_be_started_leaves_the_batcher_dead() -> None:
+    class NoName(str):
+        def __format__(self, spec: str) -> str:
+            return "x"
+
+    batcher = ThreadedBatcher(lambda rows: rows, name=NoName())
+    limit = threading.stack_size()
+    try:
+        threading.stack_size(2**40)  # more than the system can give
+        with pytest.raises((RuntimeError, ValueError)):
+            batcher.start()
+    finally:
+        threading.stack_size(limit)
+    assert batcher.status().state is WorkerState.DEAD
+    with pytest.raises(WorkerDead):
+        batcher.submit([1])
+    assert batcher.close()
+
+
+def test_nobody_is_served_while_the_start_is_running() -> None:
+    parking = Parking()
+    batcher = ThreadedBatcher(lambda rows: rows, max_batch_latency_s=0.0, on_start=parking.stop_here)
+    batcher.start()
+    assert parking.parked.wait(GUARD_S)
+    with pytest.raises(NotReady, match="loading"):
+        batcher.submit([1])
+    assert not batcher.wait_started(0.0)
+    parking.go.set()
+    assert batcher.wait_started(GUARD_S)
+    assert batcher.submit([1]) == [1]
+    assert batcher.close()
+
+
+def test_close_gives_up_on_a_start_that_does_not_end() -> None:
+    parking = Parking()
+    batcher = ThreadedBatcher(lambda rows: rows, on_start=parking.stop_here)
+    batcher.start()
+    assert parking.parked.wait(GUARD_S)
+    assert batcher.close(timeout_s=0.05) is False
+    assert batcher.status().state is WorkerState.DEAD
+    parking.go.set()
+    assert batcher.close()
+    with pytest.raises(WorkerDead):
+        batcher.submit([1])
+
+
+def test_close_while_a_start_is_ending_stops_cleanly() -> None:
+    parking = Parking()
+    batcher = ThreadedBatcher(lambda rows: rows, on_start=parking.stop_here)
+    batcher.start()
+    assert parking.parked.wait(GUARD_S)
+    callers = Callers()
+    callers.start(batcher.close)
+    parking.go.set()
+    assert callers.finish() == [True]
+    assert batcher.status().state is WorkerState.STOPPED
+
+
+def test_close_answers_everything_that_is_inside() -> None:
+    model, inbox = GatedModel(), CountingInbox()
+    batcher = ThreadedBatcher(model, max_batch_size=2, max_batch_latency_s=60.0, inbox=inbox)
+    batcher.start()
+    callers = Callers()
+    for number in range(7):
+        callers.start(lambda number=number: batcher.submit([number]))
+    inbox.wait_for_requests(7)
+    callers.start(batcher.close)
+    model.release.set()
+    assert callers.finish() == [[number] for number in range(7)] + [True]
+    assert batcher.status().queued == 0
+
+
+def test_close_with_a_hung_model_answers_everyone_within_its_time() -> None:
+    model, inbox = GatedModel(), CountingInbox()
+    batcher = ThreadedBatcher(model, max_batch_size=2, max_batch_latency_s=0.0, inbox=inbox)
+    batcher.start()
+    callers = Callers()
+    for number in range(5):
+        callers.start(lambda number=number: batcher.submit([number]))
+    inbox.wait_for_requests(5)
+    assert model.started.wait(GUARD_S)
+    began_at = time.monotonic()
+    assert batcher.close(timeout_s=0.1) is False
+    outcomes = callers.finish()
+    assert time.monotonic() - began_at < GUARD_S / 2
+    assert all(isinstance(outcome, WorkerDead) for outcome in outcomes)
+    assert batcher.status().queued == 0
+    model.release.set()
+    assert batcher.close()
+    assert len(model.calls) == 1  # the rest was answered already, and stays out of the model
+
+
+def test_the_worker_itself_may_close_the_batcher() -> None:
+    closed: list[bool] = []
+
+    def model(rows: list[Any]) -> list[Any]:
+        closed.append(batcher.close())
+        return rows
+
+    batcher = ThreadedBatcher(model, max_batch_latency_s=0.0)
+    batcher.start()
+    assert batcher.submit(["last"]) == ["last"]
+    assert closed == [False]
+    assert batcher.close()
+
+
+def test_what_is_no_exception_ends_the_worker_and_everyone_inside_is_told_at_once() -> None:
+    gate, inbox = GatedModel(), CountingInbox()
+
+    def model(rows: list[Any]) -> list[Any]:
+        gate(rows)
+        raise SystemExit("killed")
+
+    batcher = ThreadedBatcher(model, max_batch_size=1, max_batch_latency_s=0.0, inbox=inbox)
+    batcher.start()
+    callers = Callers()
+    for number in range(4):
+        callers.start(lambda number=number: batcher.submit([number]))
+    inbox.wait_for_requests(4)
+    gate.release.set()
+    outcomes = callers.finish()
+    assert all(isinstance(outcome, WorkerDead) for outcome in outcomes)
+    assert len({id(outcome) for outcome in outcomes}) == 4
+    with pytest.raises(WorkerDead) as caught:
+        batcher.submit(["later"])
+    assert isinstance(caught.value.__cause__, SystemExit)
+    assert batcher.close()
+    assert isinstance(batcher.status().cause, SystemExit)
+
+
+def test_each_caller_gets_an_exception_of_its_own() -> None:
+    def model(rows: list[Any]) -> list[Any]:
+        raise ValueError("no")
+
+    with ThreadedBatcher(model, max_batch_size=4, max_batch_latency_s=5.0) as batcher:
+        callers = Callers()
+        for number in range(4):
+            callers.start(lambda number=number: batcher.submit([number]))
+        outcomes = callers.finish()
+    assert all(isinstance(outcome, ModelFailed) for outcome in outcomes)
+    assert len({id(outcome) for outcome in outcomes}) == 4
+
+
+class Payload:
+    """Something that can be watched."""
+
+
+@pytest.mark.parametrize("ending", ["answered", "failed", "too late", "refused"])
+def test_a_request_is_freed_without_the_garbage_collector(ending: str) -> None:
+    gate = GatedModel()
+
+    def model(rows: list[Any]) -> list[Any]:
+        if ending == "failed":
+            raise ValueError("no")
+        if ending == "too late":
+            gate(rows[:0])
+        return [1] * len(rows)
+
+    gc.collect()
+    gc.disable()
+    try:
+        size = 0 if ending == "refused" else 8
+        with ThreadedBatcher(model, max_batch_latency_s=0.0, max_queue_size=max(1, size)) as batcher:
+            rows = [Payload() for _ in range(2)]
+            watched = weakref.ref(rows[1])
+            if ending == "answered":
+                batcher.submit(rows)
+            else:
+                error = {"failed": ModelFailed, "too late": DeadlineExceeded, "refused": QueueFull}[ending]
+                with pytest.raises(error) as caught:
+                    batcher.submit(rows, 0.05 if ending == "too late" else None)
+                del caught
+            del rows
+            gate.release.set()
+        assert watched() is None
+    finally:
+        gc.enable()
+
+
+def test_a_request_that_is_wrong_is_refused_on_its_own_thread() -> None:
+    with ThreadedBatcher(lambda rows, key=None: rows, max_batch_latency_s=0.0) as batcher:
+        with pytest.raises(TypeError):
+            batcher.submit([1], key=["not hashable"])  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="lengths must be as many as rows"):
+            batcher.submit([1, 2], lengths=[1])
+        with pytest.raises(ValueError, match="NaN"):
+            batcher.submit([1], float("nan"))
+        assert batcher.submit([1], float("inf"), key="k") == [1]
+        with pytest.raises(DeadlineExceeded):
+            batcher.submit([1], -5.0)
+        assert batcher.submit([]) == []
+        assert batcher.status().alive
+
+
+def test_lengths_are_measured_where_they_are_not_given() -> None:
+    with ThreadedBatcher(lambda rows: rows, max_batch_latency_s=0.0, length_of=len) as batcher:
+        answer = batcher.ask(["abc", "a"])
+    assert (answer.batches[0].tokens, answer.batches[0].padded_length, answer.batches[0].padding_tokens) == (4, 3, 2)
+    assert answer.model_s >= 0
+    assert answer.queue_s >= 0
+
+
+@pytest.mark.parametrize("ending", ["empty", "bad", "refused", "answered"])
+def test_an_arrival_is_released_however_its_request_ends(ending: str) -> None:
+    def length_of(row: Any) -> int:
+        if ending == "bad":
+            raise ValueError("no length")
+        return 1
+
+    with ThreadedBatcher(lambda rows: rows, policy="eager", length_of=length_of, max_queue_size=3) as batcher:
+        rows = {"empty": [], "refused": [1] * 4}.get(ending, [1])
+        try:
+            batcher.ask(rows, arrival=batcher.announce())
+        except (ValueError, QueueFull):
+            assert ending in ("bad", "refused")
+        assert " on_the_way=0 " in repr(batcher)
+
+
+def test_status_tells_how_long_a_batch_has_been_running_and_how_long_rows_have_waited() -> None:
+    model, inbox = GatedModel(), CountingInbox()
+    with ThreadedBatcher(model, max_batch_size=1, max_batch_latency_s=0.0, inbox=inbox) as batcher:
+        assert batcher.status().last_batch_age_s is None
+        callers = Callers()
+        callers.start(lambda: batcher.submit(["a"]))
+        assert model.started.wait(GUARD_S)
+        callers.start(lambda: batcher.submit(["b"]))
+        inbox.wait_for_requests(2)
+        model.release.wait(0.05)
+        status = batcher.status()
+        assert (status.state, status.queued) == (WorkerState.RUNNING, 1)
+        assert status.busy_s > 0.04
+        assert 0.04 < status.oldest_wait_s < GUARD_S
+        model.release.set()
+        callers.finish()
+        assert batcher.status().last_batch_age_s is not None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_batch_size": 0},
+        {"max_batch_size": True},
+        {"max_queue_size": 0},
+        {"max_batch_latency_s": -1},
+        {"max_batch_latency_s": float("nan")},
+        {"default_timeout_s": -1},
+        {"max_batch_tokens": 0},
+        {"policy": "sometimes"},
+        {"scheduler": "best"},
+    ],
+)
+def test_wrong_settings_are_named(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError) as caught:
+        ThreadedBatcher(lambda rows: rows, **wrong)
+    (name, value), *_ = wrong.items()
+    assert name in str(caught.value) or repr(value) in str(caught.value)
