@@ -105,8 +105,8 @@ def _runtime(worker: Any) -> Any:
 
 def _leave(worker: Any, runtime: Any, reason: str) -> None:
     """End this process: for good when the model cannot be loaded, else to be replaced by a fresh one."""
-    worker.log.critical("%s", reason)
     if runtime.load_error is not None:
         sys.stderr.flush()
         os._exit(BOOT_ERROR)
+    worker.log.critical("%s; this process ends, and another one takes its place", reason)
     os.kill(os.getpid(), signal.SIGTERM)
