@@ -124,9 +124,11 @@ class Worker:
         self._serve(lane, limits, reason)
 
     def _patience(self, now: float) -> float:
-        """How long the worker may wait for a message when no batch may leave yet, seconds."""
+        """How long the worker may wait for a message when no batch may leave yet, seconds; never below zero, because
+        a lane that is due is ready.
+        """
         due_at = self._lanes.due_at()
-        return IDLE_WAIT_S if due_at is None else min(IDLE_WAIT_S, max(0.0, due_at - now))
+        return IDLE_WAIT_S if due_at is None else min(IDLE_WAIT_S, due_at - now)
 
     def _receive(self) -> int:
         """Wait for one message, then take all that are there; returns how many requests are on their way.

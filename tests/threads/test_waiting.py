@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import pytest
 from support.callers import Callers
 from support.models import GUARD_S, GatedModel
-from support.parking import CountingInbox
+from support.parking import CountingInbox, RefittingInbox
 
-from service.batching.batcher import GONE_CHECK_S, ThreadedBatcher
+from service.batching.batcher import GONE_CHECK_S, LONGEST_WAIT_S, ThreadedBatcher
 from service.errors import ClientGone, DeadlineExceeded
 
 
@@ -31,6 +32,25 @@ def test_a_deadline_is_noticed_on_time_although_the_worker_is_busy_and_the_row_i
         assert callers.finish() == [["slow"]]
         assert batcher.submit(["next"]) == ["next"]
     assert model.calls == [["slow"], ["next"]]
+
+
+def test_no_wait_is_negative_and_none_is_without_a_bound() -> None:
+    waits: list[float | None] = []
+
+    class Watched(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout)
+            return super().wait(timeout)
+
+    def refit(ticket: Any) -> None:
+        ticket.done = Watched()
+
+    with ThreadedBatcher(lambda rows: rows, max_batch_latency_s=0.1, inbox=RefittingInbox(refit)) as batcher:
+        with pytest.raises(DeadlineExceeded):
+            batcher.submit(["late already"], -5.0)
+        assert batcher.submit(["in no hurry"], 1e12) == ["in no hurry"]
+    assert len(waits) == 2
+    assert all(wait is not None and 0 <= wait <= LONGEST_WAIT_S for wait in waits)
 
 
 def test_a_client_that_left_is_noticed_while_its_row_waits() -> None:

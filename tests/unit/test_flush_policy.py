@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from support.core import Core
+from support.inbox import FakeInbox
 
 from service.batching.admission import Signal
 from service.batching.policy import BatchPolicy
@@ -145,6 +148,25 @@ def test_eager_stops_waiting_when_the_prepared_request_does_not_come() -> None:
     core.clock.at(3.0, arrival.release)
     core.run()
     assert [call.at for call in core.model.calls] == [3.0]
+
+
+def test_eager_never_leaves_a_row_behind_that_arrived_while_the_inbox_was_emptied() -> None:
+    class LateInbox(FakeInbox):
+        """Somebody arrives just after the worker has looked how much there is."""
+
+        def qsize(self) -> int:
+            size = super().qsize()
+            if latecomers:
+                latecomers.pop()()
+            return size
+
+    latecomers: list[Callable[[], object]] = []
+    core = Core(policy=BatchPolicy.EAGER, inbox=LateInbox)
+    arrival = core.admission.announce()
+    core.submit(["a"])
+    latecomers.append(lambda: core.submit(["b"], arrival=arrival))
+    core.run()
+    assert core.model.calls[0].rows == ["a", "b"]
 
 
 def test_eager_never_waits_longer_than_the_latency() -> None:
