@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from service.batching.tickets import Row, Ticket
-from service.errors import Draining, NotReady, QueueFull, WorkerDead
+from service.errors import Draining, JitneyError, NotReady, QueueFull, WorkerDead
 
 
 class WorkerState(StrEnum):
@@ -68,14 +68,14 @@ class Admission:
         inbox: Inbox,
         max_queue_size: int,
         *,
-        wake_on_dismissal: bool,
+        counts_arrivals: bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._lock = threading.Lock()
         self._clock = clock
         self._inbox = inbox
         self._max_queue_size = max_queue_size
-        self._wake_on_dismissal = wake_on_dismissal
+        self._counts_arrivals = counts_arrivals
         self._pid = os.getpid()
         self.state = WorkerState.NEW
         self.started = threading.Event()  # the state is beyond STARTING
@@ -108,11 +108,13 @@ class Admission:
             return
         with self._lock:
             last = self._uncount(arrival)
-        if last and self._wake_on_dismissal:
+        if last and self._counts_arrivals:
             self._inbox.put(Signal.WAKE)
 
     def still_on_the_way(self) -> int:
-        """How many requests are being read or prepared; the inbox holds every one that is no longer among them."""
+        """How many requests the eager policy waits for; the inbox holds every one that is no longer among them."""
+        if not self._counts_arrivals:
+            return 0
         with self._lock:
             return self.on_the_way
 
@@ -124,7 +126,8 @@ class Admission:
         self.refuse_after_fork()
         rows = len(ticket.rows)
         with self._lock:
-            self._refuse_unless_running()
+            if self.state is not WorkerState.RUNNING:
+                raise self._refusal() from self.cause
             room = self.queued + rows <= self._max_queue_size
             queued = self.queued
             if room:
@@ -199,14 +202,12 @@ class Admission:
         for ticket in unanswered:
             ticket.done.set()
 
-    def _refuse_unless_running(self) -> None:
-        if self.state is WorkerState.RUNNING:
-            return
+    def _refusal(self) -> JitneyError:
         if self.state in (WorkerState.NEW, WorkerState.STARTING):
-            raise NotReady("the model is still loading")
+            return NotReady("the model is still loading")
         if self.state is WorkerState.DEAD:
-            raise WorkerDead("the inference worker has ended and is being replaced") from self.cause
-        raise Draining("the service is stopping and takes no new work")
+            return WorkerDead("the inference worker has ended and is being replaced")
+        return Draining("the service is stopping and takes no new work")
 
     def _uncount(self, arrival: Arrival) -> bool:
         """Whether this was the last request on its way."""

@@ -99,7 +99,7 @@ class ThreadedBatcher:
         self._inbox: Inbox = queue.Queue() if inbox is None else inbox
         batch_policy = BatchPolicy(policy)
         self._admission = Admission(
-            self._inbox, max_queue_size, wake_on_dismissal=batch_policy is BatchPolicy.EAGER, clock=clock
+            self._inbox, max_queue_size, counts_arrivals=batch_policy is BatchPolicy.EAGER, clock=clock
         )
         self._worker = Worker(
             self._admission,

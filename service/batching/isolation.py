@@ -14,6 +14,9 @@ from service.errors import ModelFailed, OutOfMemory, OutputCountMismatch, Predic
 
 Run = Callable[[list[Any]], Any]
 
+# Most results are one of these; asking once saves seven questions for each row.
+_SCALARS = frozenset({int, float, bool, str, type(None)})
+
 
 class FatalModelError(Exception):
     """The device or the model is beyond repair; the worker must end."""
@@ -109,6 +112,8 @@ def _attempt(run: Run, payloads: list[Any]) -> list[Any] | Exception:
 
 def _own(value: Any) -> Any:
     """A copy of every array and container in `value`; anything else is taken to be immutable."""
+    if type(value) in _SCALARS:
+        return value
     if isinstance(value, (np.ndarray, np.void)):
         # The copy of an array of objects would still share the objects.
         return _own(value.tolist()) if value.dtype.hasobject else value.copy()

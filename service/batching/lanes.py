@@ -35,9 +35,7 @@ class Lane:
         return f"<Lane {self.key!r} rows={self.rows} requests={len(self._turns)}>"
 
     def add(self, ticket: Ticket) -> None:
-        """Let a request queue at the end, unless its caller has gone already."""
-        if ticket.over:
-            return
+        """Let a request queue at the end."""
         ticket.credit = self._quantum
         self._turns[ticket] = None
         self._arrivals[ticket] = None
@@ -152,12 +150,13 @@ class Lanes:
         return bool(self._lanes)
 
     def add(self, ticket: Ticket) -> None:
-        """Put a request into its lane, which is made when it is the first of its kind."""
+        """Put a request into its lane, unless its caller has gone; the lane is made for the first of its kind."""
+        if ticket.over:
+            return
         lane = self._lanes.get(ticket.key)
         if lane is None:
             lane = self._lanes[ticket.key] = Lane(ticket.key, self._quantum)
         lane.add(ticket)
-        self.tidy(lane)
 
     def drop_expired(self, now: float) -> None:
         """Forget what nobody waits for any more."""

@@ -121,7 +121,8 @@ class Ticket:
         ticket = cls(
             key, deadline, [None] * count, [None] * count, count, count, enqueued_at=enqueued_at, turn_at=enqueued_at
         )
-        ticket.rows = {index: Row(ticket, index, payloads[index], lengths[index]) for index in range(count)}
+        for index in range(count):
+            ticket.rows[index] = Row(ticket, index, payloads[index], lengths[index])
         return ticket
 
     @property

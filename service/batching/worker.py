@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import logging
 import queue
@@ -135,8 +134,11 @@ class Worker:
 
         Those are counted before the rest is taken: a request that stopped being on its way is in the inbox by then.
         """
-        with contextlib.suppress(queue.Empty):
-            self._accept(self._inbox.get(self._patience_s > 0, self._patience_s))
+        try:
+            message = self._inbox.get(self._patience_s > 0, self._patience_s)
+        except queue.Empty:
+            message = Signal.WAKE
+        self._accept(message)
         on_the_way = self._admission.still_on_the_way()
         for _ in range(self._inbox.qsize()):
             self._accept(self._inbox.get(False))

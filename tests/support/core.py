@@ -74,7 +74,7 @@ class Core:
 
         self.model = RecordingModel(self.clock, act)
         self.admission = Admission(
-            self.inbox, max_queue_size, wake_on_dismissal=policy is BatchPolicy.EAGER, clock=self.clock
+            self.inbox, max_queue_size, counts_arrivals=policy is BatchPolicy.EAGER, clock=self.clock
         )
         self.worker = Worker(
             self.admission,

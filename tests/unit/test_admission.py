@@ -138,7 +138,7 @@ def test_nobody_enters_before_the_model_is_ready() -> None:
     from service.batching.tickets import Ticket
 
     core = Core()
-    admission = Admission(core.inbox, 10, wake_on_dismissal=False)
+    admission = Admission(core.inbox, 10, counts_arrivals=False)
     ticket = Ticket.of([1], [1], key=None, deadline=1.0)
     assert isinstance(error_of(lambda: admission.admit(ticket, None, float)), NotReady)
 
