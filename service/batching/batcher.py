@@ -16,7 +16,7 @@ from service.batching.lanes import Lanes
 from service.batching.listeners import NullListener
 from service.batching.policy import BatchPolicy
 from service.batching.schedulers import make_scheduler
-from service.batching.tickets import Answer, BatchInfo, Ticket
+from service.batching.tickets import Answer, Ticket
 from service.batching.worker import BatchListener, Worker
 from service.errors import ClientGone, DeadlineExceeded, JitneyError, PredictionFailed
 
@@ -192,7 +192,7 @@ class ThreadedBatcher:
         Raises QueueFull, NotReady, Draining or WorkerDead when nothing was queued; DeadlineExceeded after
         `timeout_s` seconds; a PredictionFailed naming the rows when the model failed on them.
         """
-        return self.ask(rows, timeout_s, key=key, lengths=lengths).results
+        return self._served(rows, timeout_s, key, lengths).results
 
     def ask(
         self,
@@ -209,31 +209,9 @@ class ThreadedBatcher:
         `arrival`: what `announce` gave for this request; it is released whatever happens. `is_gone` is asked now and
         then while waiting; when it says True the rows are withdrawn and ClientGone is raised.
         """
-        now = self._clock()
-        try:
-            if len(rows) == 0:
-                return Answer([], [], now)
-            ticket = self._ticket(
-                rows, lengths, key, now + (self._default_timeout_s if timeout_s is None else timeout_s)
-            )
-            try:
-                self._admission.admit(ticket, arrival, self._retry_after_s)
-            except JitneyError:
-                ticket.rows = {}  # no worker will take them out, and rows and request hold each other
-                raise
-        finally:
-            if arrival is not None:
-                arrival.release()
-        try:
-            self._wait(ticket, is_gone)
-            if ticket.failure is not None:
-                raise _named(ticket.failure, ticket.failed_rows)
-            return Answer(ticket.results, _filled(ticket.batches), ticket.enqueued_at)
-        finally:
-            self._admission.leave(ticket)
-            # An error's traceback holds this frame, and the ticket holds the error: apart from each other, both are
-            # freed when the caller is done with the error, and not when the garbage collector comes.
-            del ticket
+        ticket = self._served(rows, timeout_s, key, lengths, arrival, is_gone)
+        batches = [info for info in ticket.batches if info is not None]
+        return Answer(ticket.results, batches, ticket.enqueued_at)
 
     def announce(self) -> Arrival:
         """Say that a request is being read or prepared; the eager policy waits for it.
@@ -260,6 +238,40 @@ class ThreadedBatcher:
             cause=admission.cause,
         )
 
+    def _served(
+        self,
+        rows: Sequence[Any],
+        timeout_s: float | None,
+        key: Hashable,
+        lengths: Sequence[int] | None,
+        arrival: Arrival | None = None,
+        is_gone: Callable[[], bool] | None = None,
+    ) -> Ticket:
+        """The whole way of a request on its own thread; returns it with its results, or raises."""
+        deadline = self._clock() + (self._default_timeout_s if timeout_s is None else timeout_s)
+        try:
+            ticket = self._ticket(rows, lengths, key, deadline)
+            if not ticket.rows:
+                return ticket
+            try:
+                self._admission.admit(ticket, arrival, self._retry_after_s)
+            except JitneyError:
+                ticket.rows = {}  # no worker will take them out, and rows and request hold each other
+                raise
+        finally:
+            if arrival is not None:
+                arrival.release()
+        try:
+            self._wait(ticket, is_gone)
+            if ticket.failure is not None:
+                raise _named(ticket.failure, ticket.failed_rows)
+            return ticket
+        finally:
+            self._admission.leave(ticket)
+            # An error's traceback holds this frame, and the ticket holds the error: apart from each other, both are
+            # freed when the caller is done with the error, and not when the garbage collector comes.
+            del ticket
+
     def _ticket(self, rows: Sequence[Any], lengths: Sequence[int] | None, key: Hashable, deadline: float) -> Ticket:
         """Everything that can be wrong with a request is found here, on its own thread, and not on the worker's."""
         if math.isnan(deadline):
@@ -267,7 +279,7 @@ class ThreadedBatcher:
         hash(key)
         if lengths is None:
             lengths = [1] * len(rows) if self._length_of is None else [self._length_of(row) for row in rows]
-        if len(lengths) != len(rows):
+        elif len(lengths) != len(rows):
             raise ValueError(f"lengths must be as many as rows: {len(lengths)} for {len(rows)} rows")
         return Ticket.of(rows, lengths, key=key, deadline=deadline)
 
@@ -298,10 +310,6 @@ def _named(failure: BaseException, rows: Sequence[int]) -> BaseException:
     if isinstance(failure, PredictionFailed):
         failure.rows = tuple(sorted(rows))
     return failure
-
-
-def _filled(batches: list[BatchInfo | None]) -> list[BatchInfo]:
-    return [info for info in batches if info is not None]
 
 
 def _check(name: str, value: float, least: float) -> None:
