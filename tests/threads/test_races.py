@@ -22,7 +22,7 @@ from support.parking import (
 from service.batching.admission import WorkerState
 from service.batching.batcher import ThreadedBatcher
 from service.batching.schedulers import register_scheduler
-from service.errors import DeadlineExceeded, WorkerDead
+from service.errors import ClientGone, DeadlineExceeded, WorkerDead
 
 # A caller that nobody answers finds out after this long; a right answer comes far earlier.
 HANGING_S = 3.0
@@ -107,6 +107,20 @@ def test_a_caller_that_leaves_between_choice_and_claim_is_not_run() -> None:
         assert batcher.submit(["here"]) == ["here"]
         assert model.calls == [["here"]]
         assert batcher.status().queued == 0
+
+
+def test_a_client_that_hangs_up_between_choice_and_claim_is_not_run() -> None:
+    parking = Parking()
+    register_scheduler("parking", lambda: ParkingScheduler(parking))
+    model = GatedModel()
+    model.release.set()
+    with ThreadedBatcher(model, max_batch_latency_s=0.0, scheduler="parking") as batcher:
+        with pytest.raises(ClientGone):
+            batcher.ask(["gone"], is_gone=lambda: True)
+        assert parking.parked.is_set()
+        parking.go.set()
+        assert batcher.submit(["here"]) == ["here"]
+        assert model.calls == [["here"]]
 
 
 def test_a_caller_that_leaves_in_the_middle_of_a_claim_is_counted_once() -> None:
