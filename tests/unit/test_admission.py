@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.core import Core, error_of
+from support.inbox import FakeInbox
 
 from service.batching.admission import WorkerState
 from service.batching.policy import BatchPolicy
@@ -105,6 +106,23 @@ def test_a_caller_that_left_before_the_worker_looked_is_forgotten() -> None:
     gone = core.submit(["gone"] * 3)
     core.submit(["here"])
     core.give_up(gone)
+    core.run()
+    assert [(call.at, call.rows) for call in core.model.calls] == [(8.0, ["here"])]
+
+
+def test_a_caller_that_came_and_left_between_two_looks_of_the_worker_is_never_counted_as_company() -> None:
+    class FleetingInbox(FakeInbox):
+        """Somebody comes just after the worker has looked how much there is, and leaves before it looks again."""
+
+        def qsize(self) -> int:
+            size = super().qsize()
+            if fleeting:
+                core.give_up(fleeting.pop()())
+            return size
+
+    core = Core(max_batch_size=4, latency_s=8.0, inbox=FleetingInbox)
+    core.submit(["here"])
+    fleeting = [lambda: core.submit(["gone"] * 3)]
     core.run()
     assert [(call.at, call.rows) for call in core.model.calls] == [(8.0, ["here"])]
 
