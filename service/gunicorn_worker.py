@@ -1,4 +1,4 @@
-"""gunicorn's threaded worker, with a clean end for connections that arrive while it stops.
+"""gunicorn's threaded worker, with a clean end: for connections that arrive while it stops, and for itself.
 
 gunicorn's master closes its listening sockets at SIGTERM, but each worker keeps its copy open without accepting from
 it: the kernel completes handshakes that nobody will ever serve, and resets them when the worker ends. A client cannot
@@ -12,6 +12,7 @@ import os
 import socket
 import struct
 import sys
+from types import FrameType
 from typing import Any
 
 from gunicorn.workers.gthread import ThreadWorker
@@ -29,6 +30,14 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         super().set_accept_enabled(enabled)
         if not enabled and not self.alive:
             self._refuse_newcomers()
+
+    def handle_quit(self, sig: int, frame: FrameType | None) -> None:
+        """SIGQUIT, which the master also sends after SIGINT: leave at once.
+
+        The handler of `ThreadWorker` takes a lock of the thread pool first. When the signal interrupts the main loop
+        while that hands a request to the pool, the loop holds this lock, and the worker hangs until it is killed.
+        """
+        super(ThreadWorker, self).handle_quit(sig, frame)
 
     def _refuse_newcomers(self) -> None:
         """Take the connections that wait, so that each gets an answer, and close the listening sockets.

@@ -87,6 +87,29 @@ def test_an_idle_server_stops_in_under_two_seconds(start, signals):
     assert "Exception ignored" not in server.text()
 
 
+def test_sigint_in_the_middle_of_traffic_ends_the_server_at_once(start):
+    server = start()
+    stopped = threading.Event()
+
+    def knock() -> None:
+        while not stopped.is_set():
+            try:
+                server.predict([ECHO, 1], timeout=5)
+            except requests.RequestException:
+                return
+
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(8):
+            pool.submit(knock)
+        server.wait_until(lambda: server.metric("inference_rows_total") > 100)
+        server.process.send_signal(signal.SIGINT)
+        try:
+            assert server.process.wait(10) == 0
+        finally:
+            stopped.set()
+    assert "SIGKILL" not in server.text()
+
+
 def test_sigterm_under_load_loses_no_accepted_request(start):
     server = start()
     stopped = threading.Event()
@@ -143,7 +166,7 @@ def test_a_row_that_fails_costs_its_own_caller_an_error_and_nobody_else(start):
     assert answer.status_code == 500
     assert answer.json()["errors"][0]["loc"] == "instances[0]"
     assert "asked for it" not in answer.text
-    assert "a row asked for it" in server.text()
+    server.wait_until(lambda: "ValueError: a row asked for it" in server.text(), guard_s=5)
 
 
 def test_when_the_worker_thread_dies_its_callers_are_told_and_the_process_is_replaced(start):

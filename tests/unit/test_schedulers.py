@@ -36,7 +36,7 @@ def texts(count: int, share_of_short: float, seed: int) -> list[int]:
 
 def rows_of(lengths: Sequence[int]) -> list[Row]:
     ticket = Ticket.of([None] * len(lengths), lengths, key=None, enqueued_at=0.0, deadline=1.0)
-    return ticket.rows
+    return list(ticket.rows.values())
 
 
 class Served:
