@@ -73,8 +73,10 @@ class QueueFull(JitneyError):
     """
 
     def __init__(self, rows: int, queued: int, limit: int, retry_after_s: float) -> None:
+        never = "; a request of this size can never enter" if rows > limit else ""
         super().__init__(
-            f"the queue holds {queued} rows and has no room for {rows} more: the limit is {limit} (MAX_QUEUE_SIZE)"
+            f"the queue holds {queued} rows and has no room for {rows} more: "
+            f"the limit is {limit} (MAX_QUEUE_SIZE){never}"
         )
         self.rows = rows
         self.queued = queued

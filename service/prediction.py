@@ -119,7 +119,7 @@ def predict(
     except ClientGone:
         runtime.metrics.abandoned(model, len(rows))
         raise
-    proba = dict(parameters).get("proba", False)
+    proba = call.parameters.get("proba", False)
     return Prediction(
         model=model,
         predictions=_presented(runtime, model, _RAW if proba else model.output, answer),
@@ -130,7 +130,7 @@ def predict(
     )
 
 
-def _accepted(parameters: Mapping[str, Any], model: ModelHandle) -> tuple[tuple[str, Any], ...]:
+def _accepted(parameters: Mapping[str, Any], model: ModelHandle) -> tuple[tuple[str, str, Any], ...]:
     """The parameters as part of a lane's key; raises InvalidInput for one that the model does not take."""
     faults = []
     for name, value in parameters.items():
@@ -144,7 +144,7 @@ def _accepted(parameters: Mapping[str, Any], model: ModelHandle) -> tuple[tuple[
             faults.append(Fault("parameters.proba", "must be true or false"))
     if faults:
         raise InvalidInput(*faults)
-    return tuple(sorted(parameters.items()))
+    return tuple(sorted((name, type(value).__name__, value) for name, value in parameters.items()))
 
 
 def _prepared(runtime: Runtime, model: ModelHandle, instances: list[Any]) -> list[PreparedRow]:

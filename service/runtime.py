@@ -12,7 +12,7 @@ from typing import Any
 from loaders.errors import ModelError
 from loaders.handle import ModelHandle
 from loaders.load import load_model
-from loaders.signature import ImageInput
+from loaders.signature import ImageInput, TextInput
 from service.batching.admission import Arrival
 from service.batching.batcher import BatcherStatus, ThreadedBatcher
 from service.batching.faults import FaultKind
@@ -32,10 +32,13 @@ READY_WAIT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class LaneKey:
-    """Rows with equal keys may share a batch: same model, same parameters, same shape."""
+    """Rows with equal keys may share a batch: same model, same parameters, same shape.
+
+    A parameter is (name, type, value): 1, 1.0 and true are equal to Python, but not to every model.
+    """
 
     model: ModelHandle
-    parameters: tuple[tuple[str, Any], ...]
+    parameters: tuple[tuple[str, str, Any], ...]
     shape: tuple[Any, ...]
 
 
@@ -57,7 +60,6 @@ class Runtime:
         self._lock = threading.Lock()  # guards _batcher, _closed and _freed
         self._batcher: ThreadedBatcher | None = None
         self._closed = False
-        self._freed = False
         self._started_by_request = False
 
     def __repr__(self) -> str:
@@ -81,7 +83,9 @@ class Runtime:
                     scheduler=settings.scheduler,
                     max_queue_size=settings.max_queue_size,
                     default_timeout_s=settings.request_timeout_ms / 1000,
+                    padded_length=_padded_length,
                     on_start=self._load,
+                    on_stop=self._free,
                     listener=self,
                 )
             self._batcher.start()
@@ -110,10 +114,7 @@ class Runtime:
             batcher = self._batcher
         if batcher is None:
             return True
-        ended = batcher.close(self.settings.request_timeout_ms / 1000 if timeout_s is None else timeout_s)
-        if ended:
-            self._free()
-        return ended
+        return batcher.close(self.settings.request_timeout_ms / 1000 if timeout_s is None else timeout_s)
 
     def serving(self) -> ModelHandle:
         """The model that answers now; raises NotReady or Draining."""
@@ -191,12 +192,9 @@ class Runtime:
         self.model = model
 
     def _free(self) -> None:
-        """Free the model once; one that was handed in belongs to whoever made it."""
-        with self._lock:
-            model = None if self._freed else self.model
-            self._freed = True
-        if model is not None and model is not self._given:
-            model.close()
+        """Free the model; one that was handed in belongs to whoever made it."""
+        if self.model is not None and self.model is not self._given:
+            self.model.close()
 
     def _load_from_path(self) -> ModelHandle:
         settings = self.settings
@@ -213,7 +211,7 @@ class Runtime:
         )
 
     def _run(self, rows: list[Any], key: LaneKey) -> Any:
-        return self._predict(key.model, rows, dict(key.parameters))
+        return self._predict(key.model, rows, {name: value for name, _, value in key.parameters})
 
     def _predict(self, model: ModelHandle, rows: list[Any], parameters: Mapping[str, Any]) -> Any:
         """Call the model, filled up to an allowed batch size when there is a list of those."""
@@ -223,3 +221,8 @@ class Runtime:
         if size > count and hasattr(results, "__len__") and len(results) == size:
             return results[:count]
         return results
+
+
+def _padded_length(key: LaneKey, longest: int) -> int:
+    spec = key.model.input
+    return spec.padded_length(longest) if isinstance(spec, TextInput) else longest

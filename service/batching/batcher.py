@@ -55,8 +55,10 @@ class ThreadedBatcher:
     waited `max_batch_latency_s` since `submit`, or on `close`; `policy="eager"` also lets it leave as soon as the
     worker is free. `scheduler`: "fifo", "length_aware", "grouped" or a registered name. `max_queue_size`: rows
     admitted and not yet in a batch. `default_timeout_s`: how long `submit` waits at most when it is not told.
-    `length_of`: a row's length in tokens, for schedulers and the budget. `on_start` runs on the worker thread before
-    the first batch; until it has returned, `submit` raises NotReady. `listener` hears of batches and failures.
+    `length_of`: a row's length in tokens, for schedulers and the budget. `padded_length(key, longest)`: the length to
+    which the model really pads a batch, for what is reported about it. `on_start` runs on the worker thread before the
+    first batch; until it has returned, `submit` raises NotReady. `on_stop` runs there after the last one, unless the
+    worker died. `listener` hears of batches and failures.
     `clock` and `inbox` are for tests.
 
     Use it as a context manager, or call `start` and `close`; once closed it stays closed. It belongs to the process
@@ -77,7 +79,9 @@ class ThreadedBatcher:
         max_queue_size: int = 1024,
         default_timeout_s: float = 30.0,
         length_of: Callable[[Any], int] | None = None,
+        padded_length: Callable[[Any, int], int] | None = None,
         on_start: Callable[[], None] | None = None,
+        on_stop: Callable[[], None] | None = None,
         listener: BatchListener | None = None,
         name: str = "jitney",
         clock: Callable[[], float] = time.monotonic,
@@ -111,6 +115,8 @@ class ThreadedBatcher:
             max_batch_tokens=max_batch_tokens,
             listener=listener or NullListener(),
             on_start=on_start,
+            on_stop=on_stop,
+            padded_length=padded_length,
             clock=clock,
         )
         self._start_lock = threading.Lock()  # guards _thread: a close during a start waits for the thread to be there

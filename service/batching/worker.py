@@ -63,7 +63,9 @@ class Worker:
         max_batch_size: int,
         max_batch_tokens: int | None,
         listener: BatchListener,
-        on_start: Callable[[], None] | None,
+        on_start: Callable[[], None] | None = None,
+        on_stop: Callable[[], None] | None = None,
+        padded_length: Callable[[Hashable, int], int] | None = None,
         clock: Callable[[], float],
     ) -> None:
         self._admission = admission
@@ -74,6 +76,8 @@ class Worker:
         self._max_batch_tokens = max_batch_tokens
         self._listener = listener
         self._on_start = on_start
+        self._on_stop = on_stop
+        self._padded_length = padded_length
         self._clock = clock
         self._batch_ids = itertools.count(1)
         self._seen_abandons = 0
@@ -99,6 +103,8 @@ class Worker:
             self._tell(self._listener.on_death, error)
         else:
             self._end(WorkerState.STOPPED, None)
+            if self._on_stop is not None:
+                self._tell(self._on_stop)
 
     def _end(self, state: WorkerState, cause: BaseException | None) -> None:
         self._admission.advance(state, cause=cause)
@@ -197,12 +203,15 @@ class Worker:
             model_s=ended_at - started_at,
             runs=outcomes.runs,
             tokens=sum(row.length for row in rows),
-            padded_length=max(row.length for row in rows),
+            padded_length=self._padded(lane.key, max(row.length for row in rows)),
         )
         self._deliver(lane, rows, outcomes, info)
         # An error of the model keeps this frame alive, and its caller keeps the error. The frame lets go of both the
         # rows and their errors here, or they would keep each other until the garbage collector comes.
         del rows, outcomes
+
+    def _padded(self, key: Hashable, longest: int) -> int:
+        return longest if self._padded_length is None else self._padded_length(key, longest)
 
     def _deliver(self, lane: Lane, rows: list[Row], outcomes: Outcomes, info: BatchInfo) -> None:
         if outcomes.runs == 1:
@@ -226,7 +235,7 @@ class Worker:
         self._tell(self._listener.on_split, kind, size, key)
 
     def _tell(self, hear: Callable[..., None], *news: Any) -> None:
-        """Call the listener; whoever counts must never cost a caller the answer."""
+        """Call whoever listens, or frees the model; neither may cost a caller the answer."""
         try:
             hear(*news)
         except Exception:

@@ -272,6 +272,30 @@ def test_explain_counts_the_padding_of_a_batch(served):
     assert [(row["padded_length"], row["padding_share"]) for row in rows] == [(3, 0.3333), (3, 0.3333)]
 
 
+def test_explain_counts_the_padding_to_a_multiple(served):
+    spec = TextInput(encode=lambda text: EncodedText(tuple(text.encode())), pad_to_multiple_of=4)
+    server = served(ModelHandle.from_callable(lambda rows: [0 for _ in rows], name="m", input=spec), max_batch_size=2)
+    rows = server.predict("a", "abc", path="/predict?explain=1").json["batch"]
+    assert [(row["padded_length"], row["padding_share"]) for row in rows] == [(4, 0.5), (4, 0.5)]
+
+
+def test_requests_whose_parameters_differ_only_in_type_do_not_share_a_batch(served):
+    seen: list[object] = []
+
+    def model(rows, level=None):
+        seen.append((type(level), len(rows)))
+        return [0 for _ in rows]
+
+    server = served(
+        ModelHandle.from_callable(model, name="m", parameters=["level"]), max_batch_size=8, max_batch_latency_ms=200
+    )
+    answers = [
+        server.in_thread(lambda level=level: server.predict([1], parameters={"level": level})) for level in (1, True)
+    ]
+    assert [answer().status_code for answer in answers] == [200, 200]
+    assert sorted(seen, key=str) == [(bool, 1), (int, 1)]
+
+
 @pytest.mark.parametrize("path", ["/predict", "/models/m/predict", "/models/m/versions/3/predict"])
 def test_the_aliases_keep_the_same_contract(served, path):
     server = served()

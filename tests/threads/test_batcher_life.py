@@ -316,3 +316,37 @@ def test_wrong_settings_are_named(wrong: dict[str, Any]) -> None:
         ThreadedBatcher(lambda rows: rows, **wrong)
     (name, value), *_ = wrong.items()
     assert name in str(caught.value) or repr(value) in str(caught.value)
+
+
+def test_a_model_that_pads_further_can_say_so() -> None:
+    with ThreadedBatcher(
+        lambda rows: rows, max_batch_latency_s=0.0, length_of=len, padded_length=lambda _, longest: longest + 5
+    ) as batcher:
+        (info, _) = batcher.ask(["abc", "a"]).batches
+    assert (info.padded_length, info.padding_tokens) == (8, 12)
+
+
+def test_what_is_to_be_freed_is_freed_on_the_worker_thread_after_the_last_batch() -> None:
+    seen: list[str] = []
+
+    def predict(rows: list[object]) -> list[object]:
+        seen.append(f"predict on {threading.current_thread().name}")
+        return rows
+
+    def free() -> None:
+        seen.append(f"free on {threading.current_thread().name}")
+
+    with ThreadedBatcher(predict, on_stop=free, name="m") as batcher:
+        batcher.submit([1])
+    assert batcher.close()
+    assert seen == ["predict on m-worker", "free on m-worker"]
+
+
+def test_a_failure_to_free_does_not_keep_the_batcher_from_closing(caplog: pytest.LogCaptureFixture) -> None:
+    def free() -> None:
+        raise RuntimeError("cannot free")
+
+    batcher = ThreadedBatcher(lambda rows: rows, on_stop=free)
+    batcher.start()
+    assert batcher.close()
+    assert "cannot free" in caplog.text
