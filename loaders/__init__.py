@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from loaders.bundle import pin
+    from loaders.cache import ModelCache
     from loaders.errors import (
         BundleError,
         DeviceError,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "loaders.bundle": ("pin",),
+    "loaders.cache": ("ModelCache",),
     "loaders.errors": (
         "BundleError",
         "DeviceError",
@@ -71,6 +73,7 @@ __all__ = [
     "InputKind",
     "InputSpec",
     "MissingDependencyError",
+    "ModelCache",
     "ModelError",
     "ModelHandle",
     "ModelLoadError",
