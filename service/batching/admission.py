@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Protocol
 
-from service.batching.tickets import Row, Ticket
+from service.batching.tickets import Job, Row, Ticket
 from service.errors import Draining, JitneyError, NotReady, QueueFull, WorkerDead
 
 
@@ -31,12 +31,15 @@ class Signal(StrEnum):
     STOP = "stop"
 
 
+Message = Ticket | Job | Signal
+
+
 class Inbox(Protocol):
     """The part of `queue.Queue` that is used; a test puts one here that moves a clock instead of waiting."""
 
-    def put(self, item: Ticket | Signal) -> None: ...
+    def put(self, item: Message) -> None: ...
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Ticket | Signal: ...
+    def get(self, block: bool = True, timeout: float | None = None) -> Message: ...
 
     def qsize(self) -> int: ...
 
@@ -84,6 +87,7 @@ class Admission:
         self.on_the_way = 0
         self.abandons = 0
         self.outstanding: dict[Ticket, None] = {}
+        self.jobs: dict[Job, None] = {}
 
     @property
     def is_forked(self) -> bool:
@@ -140,6 +144,15 @@ class Admission:
         if not room:
             raise QueueFull(rows, queued, self._max_queue_size, retry_after_s(queued))
 
+    def post(self, job: Job) -> None:
+        """Queue a job for the worker thread; raises NotReady, Draining or WorkerDead."""
+        self.refuse_after_fork()
+        with self._lock:
+            if self.state is not WorkerState.RUNNING:
+                raise self._refusal() from self.cause
+            self.jobs[job] = None
+            self._inbox.put(job)
+
     def claim(self, rows: list[Row], now: float) -> bool:
         """Take rows out of the queue for a batch: all of them, or none if one of them is not wanted any more."""
         with self._lock:
@@ -191,16 +204,23 @@ class Admission:
             return True
 
     def fail_everyone(self, message: str, cause: BaseException | None = None) -> None:
-        """Answer every request that is still inside with a WorkerDead of its own; call it once no more can enter."""
+        """Answer everyone who is still inside with a WorkerDead of their own; call it once no more can enter."""
+
+        def error() -> WorkerDead:
+            dead = WorkerDead(message)
+            dead.__cause__ = cause
+            return dead
+
         with self._lock:
             unanswered = [ticket for ticket in list(self.outstanding) if not ticket.done.is_set()]
             for ticket in unanswered:
-                error = WorkerDead(message)
-                error.__cause__ = cause
-                ticket.fail(error)
+                ticket.fail(error())
                 self._free(ticket)
-        for ticket in unanswered:
-            ticket.done.set()
+            jobs = [job for job in list(self.jobs) if not job.done.is_set()]
+            for job in jobs:
+                job.failure = error()
+        for done in [*(ticket.done for ticket in unanswered), *(job.done for job in jobs)]:
+            done.set()
 
     def _refusal(self) -> JitneyError:
         if self.state in (WorkerState.NEW, WorkerState.STARTING):

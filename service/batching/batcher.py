@@ -16,7 +16,7 @@ from service.batching.lanes import Lanes
 from service.batching.listeners import NullListener
 from service.batching.policy import BatchPolicy
 from service.batching.schedulers import make_scheduler
-from service.batching.tickets import Answer, Ticket
+from service.batching.tickets import Answer, Job, Ticket
 from service.batching.worker import BatchListener, Worker
 from service.errors import ClientGone, DeadlineExceeded, JitneyError, PredictionFailed
 
@@ -218,6 +218,23 @@ class ThreadedBatcher:
         ticket = self._served(rows, timeout_s, key, lengths, arrival, is_gone)
         batches = [info for info in ticket.batches if info is not None]
         return Answer(ticket.results, batches, ticket.enqueued_at)
+
+    def call(self, run: Callable[[], Any], timeout_s: float | None = None) -> Any:
+        """Call `run` on the worker thread, between two batches, and return what it returns.
+
+        What it raises is raised here. After `timeout_s` seconds DeadlineExceeded is raised; the call itself still takes
+        place, or goes on. No batch runs meanwhile. Not for the worker thread itself, which would wait for itself.
+        """
+        began = self._clock()
+        patience_s = self._default_timeout_s if timeout_s is None else timeout_s
+        job = Job(run)
+        self._admission.post(job)
+        while not job.done.wait(max(0.0, min(began + patience_s - self._clock(), LONGEST_WAIT_S))):
+            if self._clock() >= began + patience_s:
+                raise DeadlineExceeded(self._clock() - began)
+        if job.failure is not None:
+            raise job.failure
+        return job.result
 
     def announce(self) -> Arrival:
         """Say that a request is being read or prepared; the eager policy waits for it.

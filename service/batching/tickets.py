@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -146,3 +146,13 @@ class Ticket:
             self.failure = error
         if row is not None:
             self.failed_rows += (row.index,)
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A function that the worker thread calls between two batches. The worker writes the outcome, then sets `done`."""
+
+    run: Callable[[], Any]
+    result: Any = None
+    failure: BaseException | None = None
+    done: threading.Event = field(default_factory=threading.Event)

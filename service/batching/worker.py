@@ -8,14 +8,14 @@ import queue
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
-from service.batching.admission import Admission, Inbox, Signal, WorkerState
+from service.batching.admission import Admission, Inbox, Message, Signal, WorkerState
 from service.batching.ceiling import Ceiling
 from service.batching.faults import FaultKind
 from service.batching.isolation import Outcomes, run_isolated
 from service.batching.lanes import Lane, Lanes
 from service.batching.policy import BatchLimits
 from service.batching.schedulers import Scheduler
-from service.batching.tickets import BatchInfo, FlushReason, Row, Ticket
+from service.batching.tickets import BatchInfo, FlushReason, Job, Row, Ticket
 from service.errors import PredictionFailed, SchedulerFailed
 
 _log = logging.getLogger("jitney.worker")
@@ -82,6 +82,7 @@ class Worker:
         self._batch_ids = itertools.count(1)
         self._seen_abandons = 0
         self._patience_s = IDLE_WAIT_S
+        self._jobs: list[Job] = []
         self._draining = False
         self.ceiling = Ceiling(max_batch_size)
         self.row_s = 0.0
@@ -112,8 +113,10 @@ class Worker:
         self._admission.fail_everyone("the inference worker ended before it answered", cause)
 
     def turn(self) -> None:
-        """Receive what has come, then send at most one batch."""
+        """Receive what has come, do the jobs among it, then send at most one batch."""
         on_the_way = self._receive()
+        while self._jobs:
+            self._do(self._jobs.pop(0))
         # The inbox is drained before the clock is read: reading it first would judge a backlog by a stale time.
         now = self._clock()
         if self._admission.abandons != self._seen_abandons:
@@ -150,11 +153,21 @@ class Worker:
             self._accept(self._inbox.get(False))
         return on_the_way
 
-    def _accept(self, message: Ticket | Signal) -> None:
+    def _accept(self, message: Message) -> None:
         if isinstance(message, Ticket):
             self._lanes.add(message)
+        elif isinstance(message, Job):
+            self._jobs.append(message)
         elif message is Signal.STOP:
             self._draining = True
+
+    def _do(self, job: Job) -> None:
+        try:
+            job.result = job.run()
+        except Exception as error:
+            job.failure = error
+        self._admission.jobs.pop(job, None)
+        job.done.set()
 
     def _claim(self, lane: Lane, limits: BatchLimits) -> list[Row]:
         """Choose and take the rows of the next batch; empty when the lane is not what it seemed, and must be judged

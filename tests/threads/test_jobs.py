@@ -1,0 +1,100 @@
+"""Functions that run on the worker thread, between two batches."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from support.callers import Callers
+from support.models import GUARD_S
+
+from service.batching.batcher import ThreadedBatcher
+from service.errors import DeadlineExceeded, Draining, NotReady, WorkerDead
+
+
+def test_a_job_runs_on_the_worker_thread_and_gives_back_what_it_returns() -> None:
+    with ThreadedBatcher(lambda rows: rows, name="m") as batcher:
+        assert batcher.call(lambda: threading.current_thread().name) == "m-worker"
+        assert batcher.submit([1]) == [1]
+
+
+def test_what_a_job_raises_reaches_its_caller_and_not_the_worker() -> None:
+    def fail() -> None:
+        raise ValueError("no")
+
+    with ThreadedBatcher(lambda rows: rows) as batcher:
+        with pytest.raises(ValueError, match="no"):
+            batcher.call(fail)
+        assert batcher.submit([1]) == [1]
+        assert batcher.status().alive
+
+
+def test_a_job_never_runs_while_a_batch_is_in_the_model() -> None:
+    inside = threading.Event()
+    release = threading.Event()
+    seen: list[str] = []
+
+    def predict(rows: list[object]) -> list[object]:
+        inside.set()
+        assert release.wait(GUARD_S)
+        seen.append("batch")
+        return rows
+
+    with ThreadedBatcher(predict, max_batch_latency_s=0.0) as batcher:
+        callers = Callers()
+        callers.start(lambda: batcher.submit([1]))
+        assert inside.wait(GUARD_S)
+        callers.start(lambda: batcher.call(lambda: seen.append("job")))
+        release.set()
+        callers.finish()
+    assert seen == ["batch", "job"]
+
+
+def test_whoever_waits_for_a_job_is_told_when_the_worker_dies() -> None:
+    def die() -> None:
+        raise SystemExit
+
+    with ThreadedBatcher(lambda rows: rows) as batcher, pytest.raises(WorkerDead):
+        batcher.call(die)
+
+
+def test_a_caller_waits_for_a_job_no_longer_than_it_wants_to() -> None:
+    release = threading.Event()
+    with ThreadedBatcher(lambda rows: rows) as batcher:
+        with pytest.raises(DeadlineExceeded):
+            batcher.call(lambda: release.wait(GUARD_S), timeout_s=0.05)
+        release.set()
+        assert batcher.call(lambda: "next") == "next"
+
+
+def test_no_job_is_taken_before_the_start_and_after_the_end() -> None:
+    batcher = ThreadedBatcher(lambda rows: rows)
+    with pytest.raises(NotReady):
+        batcher.call(lambda: None)
+    batcher.start()
+    assert batcher.close()
+    with pytest.raises(Draining):
+        batcher.call(lambda: None)
+
+
+def test_a_job_that_was_taken_is_done_before_the_batcher_closes() -> None:
+    inside = threading.Event()
+    release = threading.Event()
+
+    def first() -> None:
+        inside.set()
+        assert release.wait(GUARD_S)
+
+    with ThreadedBatcher(lambda rows: rows) as batcher:
+        callers = Callers()
+        callers.start(lambda: batcher.call(first))
+        assert inside.wait(GUARD_S)
+        callers.start(lambda: batcher.call(lambda: "second"))
+        pause = threading.Event()
+        for _ in range(1000):
+            if len(batcher._admission.jobs) == 2:
+                break
+            pause.wait(0.005)
+        callers.start(batcher.close)
+        release.set()
+        assert callers.finish()[1:] == ["second", True]
