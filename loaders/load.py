@@ -9,11 +9,11 @@ from typing import Any
 
 from loaders.bundle import BUNDLE_FILE, read_bundle, verify
 from loaders.declared import with_declared
-from loaders.errors import ModelError, ModelLoadError, UnknownFormatError
+from loaders.errors import BundleError, ModelError, ModelLoadError, UnknownFormatError
 from loaders.handle import ModelHandle
 from loaders.paths import resolve_model_path
 from loaders.registry import known_formats, loader_for
-from loaders.tables import BundleTables
+from loaders.tables import BundleTables, ModelTable
 
 _FORMAT_OF_SUFFIX = {
     ".pkl": "pickle",
@@ -21,8 +21,10 @@ _FORMAT_OF_SUFFIX = {
     ".joblib": "joblib",
     ".onnx": "onnx",
     ".pt": "torchscript",
+    ".pt2": "pt2",
     ".torchscript": "torchscript",
 }
+_NOT_TORCH = {"pickle", "joblib", "onnx"}
 
 
 def load_model(
@@ -60,6 +62,7 @@ def load_model(
     fmt = fmt or tables.model.format or _format_of(named, artifact)
     name = name or tables.model.name or (resolved.name if resolved.is_dir() else given.stem)
     version = version or tables.model.version or "1"
+    _check_torch_keys(tables.model, fmt)
     handle = _load(fmt, artifact, name=name, version=version, metadata=metadata)
     if handle.path is None:
         handle = replace(handle, path=artifact)
@@ -68,6 +71,20 @@ def load_model(
     except ModelError:
         handle.close()
         raise
+
+
+def _check_torch_keys(table: ModelTable, fmt: str) -> None:
+    """A key that a built-in format would silently ignore is refused; a registered one may know what to do with it."""
+    if table.dtype is not None and fmt in _NOT_TORCH:
+        raise BundleError(
+            f"{BUNDLE_FILE}: [model] dtype: only for torch formats (transformers, torchscript, pt2); "
+            f"a model in {fmt} format has its types in its file"
+        )
+    if table.compile and fmt in {*_NOT_TORCH, "torchscript", "pt2"}:
+        raise BundleError(
+            f"{BUNDLE_FILE}: [model] compile: only for the transformers format, not {fmt}: "
+            "torch.compile needs the model's Python code"
+        )
 
 
 def _load(fmt: str, artifact: Path, *, name: str, version: str, metadata: dict[str, Any]) -> ModelHandle:

@@ -17,6 +17,7 @@ _BUILT_IN = {
     "pickle": "loaders.formats.pickled:PickleLoader",
     "joblib": "loaders.formats.pickled:JoblibLoader",
     "onnx": "loaders.formats.onnx:OnnxLoader",
+    "pt2": "loaders.formats.pt2:Pt2Loader",
     "torchscript": "loaders.formats.torchscript:TorchScriptLoader",
     "transformers": "loaders.formats.transformers:TransformersLoader",
 }

@@ -36,13 +36,15 @@ class Table(BaseModel):
 
 
 class ModelTable(Table):
-    """`[model]`: what it is called and where its artifact lies, relative to the bundle."""
+    """`[model]`: what it is called, where its artifact lies, relative to the bundle, and how torch runs it."""
 
     name: Name | None = None
     version: Version | None = None
     format: Annotated[str, Field(min_length=1)] | None = None
     file: Annotated[str, Field(min_length=1)] = "."
     sha256: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{64}$")] | None = None
+    dtype: Literal["float32", "bfloat16", "float16"] | None = None
+    compile: bool | None = None
 
 
 class TabularTable(Table):

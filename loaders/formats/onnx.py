@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from loaders.dependencies import require
 from loaders.devices import compute_threads, cuda_index
 from loaders.errors import DeviceError, ModelLoadError
+from loaders.formats.chunks import BatchRange
 from loaders.formats.onnx_external import check_external_data
 from loaders.formats.onnx_text import TOKEN_INPUTS, OnnxTexts, onnx_texts
 from loaders.formats.rows import rows_by_name
@@ -84,7 +84,8 @@ class _Arrays:
         name = _NUMPY_NAME[session.get_inputs()[0].type]
         self._takes_text = name == "str"
         self._dtype = np.dtype(object if self._takes_text else name)
-        self._fixed = self._shape[0] if isinstance(self._shape[0], int) else None
+        fixed = self._shape[0]
+        self._range = BatchRange(fixed, fixed) if isinstance(fixed, int) else BatchRange()
         self._outputs = [output.name for output in session.get_outputs()]
 
     def __call__(self, rows: list[Any]) -> Any:
@@ -93,35 +94,13 @@ class _Arrays:
         if self._takes_text:
             # One text per row, whether the model wants them as [N] or as [N, 1].
             batch = batch.reshape(len(rows), *[1] * (len(self._shape) - 1))
-        chunks = [self._session.run(None, {self._input: chunk}) for chunk in _chunks(batch, self._fixed)]
-        joined = [_joined(parts, len(rows), self._fixed) for parts in zip(*chunks, strict=True)]
+        chunks = [self._session.run(None, {self._input: chunk}) for chunk in self._range.split(batch)]
+        joined = [self._range.join(parts, len(rows)) for parts in zip(*chunks, strict=True)]
         return rows_by_name(dict(zip(self._outputs, joined, strict=True)), len(rows))
 
     def close(self) -> None:
         """Free the session and its device memory."""
         self._session = None
-
-
-def _chunks(batch: NDArray[Any], fixed: int | None) -> Iterator[NDArray[Any]]:
-    """The batch, or parts of exactly `fixed` rows; the last one is filled up with copies of its last row."""
-    if fixed is None:
-        yield batch
-        return
-    for start in range(0, len(batch), fixed):
-        chunk = batch[start : start + fixed]
-        missing = fixed - len(chunk)
-        yield np.concatenate([chunk, np.repeat(chunk[-1:], missing, axis=0)]) if missing else chunk
-
-
-def _joined(parts: Sequence[Any], count: int, fixed: int | None) -> Any:
-    """One output for all rows. Cut only where it was filled up: a wrong number of results must stay visible."""
-    if fixed is None:
-        return parts[0]
-    if any(not hasattr(part, "__len__") or np.ndim(part) == 0 or len(part) != fixed for part in parts):
-        return parts[0]
-    if isinstance(parts[0], np.ndarray):
-        return np.concatenate(parts)[:count]
-    return [row for part in parts for row in part][:count]
 
 
 def _input_spec(value: Any, path: Path) -> InputSpec:

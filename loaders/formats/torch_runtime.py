@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from loaders.dependencies import require
 from loaders.devices import compute_threads, resolve_device
+from loaders.formats.chunks import BatchRange
+from loaders.formats.rows import rows_by_name
+
+# Operators that behave differently in training, with the position of their `training` argument.
+# Source: torch's native_functions.yaml.
+TRAINING_ARGUMENT = {
+    "aten::dropout": 2,
+    "aten::feature_dropout": 2,
+    "aten::alpha_dropout": 2,
+    "aten::native_dropout": 2,
+    "aten::batch_norm": 5,
+    "aten::native_batch_norm": 5,
+    "aten::_native_batch_norm_legit": 5,
+}
 
 
 def torch_on(requested: str) -> tuple[ModuleType, str]:
@@ -22,14 +37,36 @@ def torch_on(requested: str) -> tuple[ModuleType, str]:
     return torch, device
 
 
+def declared_dtype(metadata: Mapping[str, Any], torch: ModuleType) -> Any:
+    """The torch type that the bundle's `[model] dtype` names, None where it names none."""
+    name = metadata.get("model", {}).get("dtype")
+    return None if name is None else getattr(torch, name)
+
+
+def numpy_name(dtype: Any) -> str:
+    """The type that a row has for weights of `dtype`: NumPy has no bfloat16, and None stands for no weights at all."""
+    name = str(dtype).removeprefix("torch.")
+    return name if name in {"float16", "float64"} else "float32"
+
+
+def to_device(array: NDArray[Any], torch: ModuleType, device: str) -> Any:
+    """`array` as a tensor on the device.
+
+    On a GPU it goes through page-locked memory, from which the card copies by itself while Python goes on; the model
+    runs behind that copy in the same stream, so it never sees half of it.
+    """
+    tensor = torch.from_numpy(array)
+    return tensor if device == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
+
+
 def to_numpy(output: Any, torch: ModuleType) -> Any:
     """A tensor as an array of its own on the CPU; lists, tuples and dictionaries of them likewise.
 
-    bfloat16, which NumPy does not have, becomes float32.
+    The half types become float32: NumPy has no bfloat16, and what is computed on has to be exact from here on.
     """
     if isinstance(output, torch.Tensor):
         tensor = output.detach().to_dense() if output.layout is not torch.strided else output.detach()
-        if tensor.dtype is torch.bfloat16:
+        if tensor.dtype in (torch.bfloat16, torch.float16):
             tensor = tensor.float()
         # A copy, as the tensor may be a buffer that the model writes to again in the next batch.
         return np.array(tensor.cpu().numpy())
@@ -44,3 +81,53 @@ def free(torch: ModuleType, device: str) -> None:
     """Give the memory that torch keeps for a dropped model back to the device."""
     if device != "cpu":
         torch.cuda.empty_cache()
+
+
+class ArrayModule:
+    """Runs a module with one input on stacked arrays.
+
+    `dtype`: what floating-point rows are cast to, None to leave them. `rows`: how many one call takes.
+    """
+
+    def __init__(self, torch: ModuleType, module: Any, device: str, dtype: Any, rows: BatchRange | None = None) -> None:
+        self._torch = torch
+        self._module = module
+        self._device = device
+        self._dtype = dtype
+        self._range = rows or BatchRange()
+
+    def __call__(self, rows: list[Any]) -> Any:
+        """One result per row; an object by output name, or `output_0`, `output_1`, ..., for several outputs.
+
+        An output inside another is named after both, as in `heads_0`.
+        """
+        parts = [self._run(chunk) for chunk in self._range.split(np.stack(rows))]
+        if not isinstance(parts[0], dict):
+            return self._range.join(parts, len(rows))
+        joined = {name: self._range.join([part[name] for part in parts], len(rows)) for name in parts[0]}
+        return rows_by_name(joined, len(rows))
+
+    def close(self) -> None:
+        """Free the module and its device memory."""
+        self._module = None
+        free(self._torch, self._device)
+
+    def _run(self, batch: NDArray[Any]) -> Any:
+        with self._torch.inference_mode():
+            tensor = to_device(batch, self._torch, self._device)
+            if self._dtype is not None and tensor.is_floating_point():
+                tensor = tensor.to(self._dtype)
+            output = to_numpy(self._module(tensor), self._torch)
+        return dict(_by_name(output, "")) if isinstance(output, dict | list) else output
+
+
+def _by_name(output: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Every array of a nested output with a name of its own: only an array has one result per row."""
+    if isinstance(output, dict):
+        for key, part in output.items():
+            yield from _by_name(part, f"{name}_{key}" if name else key)
+    elif isinstance(output, list):
+        for number, part in enumerate(output):
+            yield from _by_name(part, f"{name or 'output'}_{number}")
+    else:
+        yield name, output

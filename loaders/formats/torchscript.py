@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any, ClassVar
 
-import numpy as np
-
 from loaders.errors import ModelLoadError
-from loaders.formats.rows import rows_by_name
-from loaders.formats.torch_runtime import free, to_numpy, torch_on
+from loaders.formats.torch_runtime import TRAINING_ARGUMENT, ArrayModule, declared_dtype, numpy_name, torch_on
 from loaders.handle import ModelHandle
 from loaders.signature import TensorInput
-
-# Operators that behave differently in training, with the position of their `training` argument.
-# Source: torch's native_functions.yaml.
-_TRAINING_ARGUMENT = {"aten::dropout": 2, "aten::feature_dropout": 2, "aten::alpha_dropout": 2, "aten::batch_norm": 5}
 
 
 class TorchScriptLoader:
@@ -39,46 +31,23 @@ class TorchScriptLoader:
             ) from error
         _check_arguments(module, path)
         _check_evaluation_mode(module, path)
-        dtype = next((p.dtype for p in (*module.parameters(), *module.buffers()) if p.is_floating_point()), None)
-        predict = _Script(torch, module, device, dtype)
-        numpy_name = str(dtype).removeprefix("torch.")
+        wanted = declared_dtype(metadata, torch)
+        if wanted is not None:
+            module = module.to(wanted)
+        weights = (p.dtype for p in (*module.parameters(), *module.buffers()) if p.is_floating_point())
+        dtype = wanted or next(weights, None)
+        predict = ArrayModule(torch, module, device, dtype)
         return ModelHandle(
             name=name,
             version=version,
             fmt=self.fmt,
             predict=predict,
-            input=TensorInput(dtype=numpy_name if numpy_name in {"float16", "float64"} else "float32"),
+            input=TensorInput(dtype=numpy_name(dtype)),
             path=path,
             device=device,
             metadata=metadata,
             release=predict.close,
         )
-
-
-class _Script:
-    """Runs the module. `dtype`: what its weights are, None without floating-point weights."""
-
-    def __init__(self, torch: ModuleType, module: Any, device: str, dtype: Any) -> None:
-        self._torch = torch
-        self._module = module
-        self._device = device
-        self._dtype = dtype
-
-    def __call__(self, rows: list[Any]) -> Any:
-        """One result per row; an object by output name, or `output_0`, `output_1`, ..., for several outputs."""
-        with self._torch.inference_mode():
-            batch = self._torch.from_numpy(np.stack(rows)).to(self._device)
-            if batch.is_floating_point() and self._dtype is not None:
-                batch = batch.to(self._dtype)
-            output = to_numpy(self._module(batch), self._torch)
-        if isinstance(output, list):
-            output = {f"output_{number}": part for number, part in enumerate(output)}
-        return rows_by_name(output, len(rows)) if isinstance(output, dict) else output
-
-    def close(self) -> None:
-        """Free the module and its device memory."""
-        self._module = None
-        free(self._torch, self._device)
 
 
 def _check_arguments(module: Any, path: Path) -> None:
@@ -94,7 +63,7 @@ def _check_arguments(module: Any, path: Path) -> None:
 def _check_evaluation_mode(module: Any, path: Path) -> None:
     """A module traced in training mode keeps its dropout for ever: `eval()` finds no flag to switch."""
     graph = module.inlined_graph
-    for operator, position in _TRAINING_ARGUMENT.items():
+    for operator, position in TRAINING_ARGUMENT.items():
         for node in graph.findAllNodes(operator):
             if list(node.inputs())[position].toIValue() is True:
                 raise ModelLoadError(

@@ -14,7 +14,7 @@ import numpy as np
 from loaders.dependencies import require
 from loaders.errors import ModelLoadError
 from loaders.formats.text import mean_pooled, pad, text_input
-from loaders.formats.torch_runtime import free, to_numpy, torch_on
+from loaders.formats.torch_runtime import declared_dtype, free, to_device, to_numpy, torch_on
 from loaders.handle import ModelHandle
 from loaders.signature import EncodedText, OutputSpec, TextInput
 
@@ -56,11 +56,14 @@ class TransformersLoader:
         if model.config.pad_token_id is None:
             # Models that read the last token need to know which tokens are padding.
             model.config.pad_token_id = pad_id
-        # Half precision would make a row's answer depend on its neighbours by more than 1e-4.
-        model = model.float().eval().to(device)
+        # Half precision makes a row's answer depend on its neighbours by more than 1e-4, so it has to be asked for.
+        model = model.to(declared_dtype(metadata, torch) or torch.float32).eval().to(device)
         text = text_input(tokenizer.backend_tokenizer, metadata, [_positions(model), tokenizer.model_max_length])
         segments = "token_type_ids" in tokenizer.model_input_names
         takes_segments = segments and "token_type_ids" in inspect.signature(model.forward).parameters
+        if metadata.get("model", {}).get("compile"):
+            # One program for all lengths and batch sizes; made at the first batch, which is the warm-up's.
+            model = torch.compile(model, dynamic=True)
         predict = _Texts(torch, model, device, text, pad_id, takes_segments, classifies)
         return ModelHandle(
             name=name,
@@ -107,7 +110,7 @@ class _Texts:
         if self._takes_segments:
             tensors["token_type_ids"] = np.zeros_like(ids)
         with self._torch.inference_mode():
-            on_device = {key: self._torch.from_numpy(array).to(self._device) for key, array in tensors.items()}
+            on_device = {key: to_device(array, self._torch, self._device) for key, array in tensors.items()}
             output = self._model(**on_device)
             if not self._classifies:
                 return mean_pooled(to_numpy(output.last_hidden_state, self._torch), mask)

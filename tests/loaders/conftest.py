@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from model_makers import Digits, bert_config, export_sklearn, linear_onnx, make_tokenizer
+from model_makers import Digits, bert_config, export_pt2, export_sklearn, linear_onnx, make_tokenizer
 
 
 @pytest.fixture(scope="session")
@@ -76,6 +76,13 @@ def traced(models: Path, net: Any) -> Path:
     path = models / "net.pt"
     torch.jit.trace(net, torch.randn(2, 4)).save(str(path))
     return path
+
+
+@pytest.fixture(scope="session")
+def exported(models: Path, net: Any) -> Path:
+    import torch
+
+    return export_pt2(models / "net.pt2", net, torch.randn(2, 4))
 
 
 @pytest.fixture(scope="session")

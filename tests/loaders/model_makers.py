@@ -148,3 +148,13 @@ def token_onnx(
     path.write_bytes(model.SerializeToString())
     tokenizer.backend_tokenizer.save(str(directory / "tokenizer.json"))
     return path
+
+
+def export_pt2(path: Path, module: Any, example: Any, *, free: dict[int, Any] | None = None) -> Path:
+    """Export with a batch dimension of any size; `free` gives other dimensions, {} fixes all of them."""
+    import torch
+
+    sizes = {0: torch.export.Dim("batch")} if free is None else free
+    program = torch.export.export(module, (example,), dynamic_shapes=(sizes,))
+    torch.export.save(program, path)
+    return path

@@ -47,10 +47,10 @@ def _onnx(request: pytest.FixtureRequest) -> Served:
     return Served(path, load_model(path), list(data), direct)
 
 
-def _torchscript(request: pytest.FixtureRequest) -> Served:
+def _arrays(path: Path, request: pytest.FixtureRequest) -> Served:
     import torch
 
-    path, net = request.getfixturevalue("traced"), request.getfixturevalue("net")
+    net = request.getfixturevalue("net")
     data = np.random.default_rng(1).normal(size=(6, 4)).astype(np.float32)
 
     def direct(i: int) -> Any:
@@ -83,7 +83,7 @@ def _texts(path: Path) -> Served:
 
 
 @pytest.fixture(
-    scope="module", params=["pickle", "joblib", "onnx", "torchscript", "transformers", "transformers embedding"]
+    scope="module", params=["pickle", "joblib", "onnx", "torchscript", "pt2", "transformers", "transformers embedding"]
 )
 def served(request: pytest.FixtureRequest) -> Served:
     match request.param:
@@ -92,7 +92,9 @@ def served(request: pytest.FixtureRequest) -> Served:
         case "onnx":
             return _onnx(request)
         case "torchscript":
-            return _torchscript(request)
+            return _arrays(request.getfixturevalue("traced"), request)
+        case "pt2":
+            return _arrays(request.getfixturevalue("exported"), request)
         case "transformers":
             return _texts(request.getfixturevalue("sentiment"))
         case _:
@@ -152,7 +154,7 @@ def test_a_closed_model_no_longer_predicts(served: Served) -> None:
         handle.predict_batch(served.rows[:1])
 
 
-@pytest.mark.parametrize("suffix", [".pkl", ".joblib", ".onnx", ".pt", ".torchscript"])
+@pytest.mark.parametrize("suffix", [".pkl", ".joblib", ".onnx", ".pt", ".pt2", ".torchscript"])
 @pytest.mark.parametrize("content", [b"", b"not a model at all", b"\x80\x05K\x01."])
 def test_a_damaged_file_is_refused_with_its_name(tmp_path: Path, suffix: str, content: bytes) -> None:
     path = tmp_path / f"broken{suffix}"
