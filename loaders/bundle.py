@@ -7,7 +7,7 @@ import hmac
 import os
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from loaders.errors import BundleError, ModelLoadError, UntrustedModelError
+from loaders.formats.onnx_external import NotOnnxError, external_files
 from loaders.paths import check_inside, resolve_inside
 from loaders.tables import BundleTables, OutputTable
 
@@ -66,7 +67,7 @@ def verify(bundle: Bundle) -> bool:
     pinned = bundle.tables.model.sha256
     if pinned is None:
         return False
-    actual = digest(bundle.artifact)
+    actual = bundle_digest(bundle)
     if not hmac.compare_digest(actual, pinned.lower()):
         raise UntrustedModelError(
             f"{BUNDLE_FILE}: [model] sha256: the artifact's digest is {actual}, not the pinned {pinned.lower()}; "
@@ -75,17 +76,27 @@ def verify(bundle: Bundle) -> bool:
     return True
 
 
-def digest(artifact: Path) -> str:
+def bundle_digest(bundle: Bundle) -> str:
+    """The digest that pins the bundle: of its artifact, and of the files that an ONNX model reads its weights from."""
+    return digest(bundle.artifact, _weights_beside(bundle))
+
+
+def digest(artifact: Path, beside: Mapping[str, Path] | None = None) -> str:
     """The SHA-256 of a file in hexadecimal, or of a directory: over the `digest  name` lines of its sorted files.
 
-    The directory's own `jitney.toml` is left out, as it is the place where the digest is written down.
+    The directory's own `jitney.toml` is left out, as it is the place where the digest is written down. A file that
+    needs others `beside` it, by name, is listed like a directory: itself first, then they.
     """
     try:
-        if not artifact.is_dir():
+        if not artifact.is_dir() and not beside:
             return _file_digest(artifact)
+        if artifact.is_dir():
+            files = {file.relative_to(artifact).as_posix(): file for file in _files(artifact)}
+        else:
+            files = {artifact.name: artifact, **(beside or {})}
         listing = hashlib.sha256()
-        for file in _files(artifact):
-            listing.update(f"{_file_digest(file)}  {file.relative_to(artifact).as_posix()}\n".encode())
+        for name, file in files.items():
+            listing.update(f"{_file_digest(file)}  {name}\n".encode())
         return listing.hexdigest()
     except OSError as error:
         raise ModelLoadError(f"{artifact.name!r} cannot be read: {error.strerror}") from error
@@ -94,7 +105,9 @@ def digest(artifact: Path) -> str:
 def pin(bundle_dir: str | os.PathLike[str]) -> str:
     """Write the artifact's SHA-256 into the bundle's `jitney.toml` and return it; nothing else in the file changes."""
     bundle = read_bundle(Path(bundle_dir))
-    sha256 = digest(bundle.artifact)
+    sha256 = bundle_digest(bundle)
+    if bundle.tables.model.sha256 == sha256:
+        return sha256
     text = _read_text(bundle.directory)
     pinned = _with_sha256(text, sha256)
     wanted = tomllib.loads(text)
@@ -177,6 +190,17 @@ def _files(directory: Path) -> Iterator[Path]:
     yield from sorted(
         (file for file in directory.rglob("*") if file.is_file() and file != own), key=lambda file: file.as_posix()
     )
+
+
+def _weights_beside(bundle: Bundle) -> Mapping[str, Path]:
+    fmt, file = bundle.tables.model.format, bundle.tables.model.file
+    names = {Path(file).suffix.lower(), bundle.artifact.suffix.lower()}
+    if bundle.artifact.is_dir() or not (fmt == "onnx" or (fmt is None and ".onnx" in names)):
+        return {}
+    try:
+        return external_files(bundle.artifact)
+    except NotOnnxError:
+        return {}  # its digest then differs, or its loader says what is wrong
 
 
 def _file_digest(file: Path) -> str:

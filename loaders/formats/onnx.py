@@ -13,7 +13,7 @@ from loaders.dependencies import require
 from loaders.devices import compute_threads, cuda_index
 from loaders.errors import DeviceError, ModelLoadError
 from loaders.formats.chunks import BatchRange
-from loaders.formats.onnx_external import check_external_data
+from loaders.formats.onnx_external import external_files
 from loaders.formats.onnx_text import TOKEN_INPUTS, OnnxTexts, onnx_texts
 from loaders.formats.rows import rows_by_name
 from loaders.handle import ModelHandle
@@ -38,7 +38,7 @@ class OnnxLoader:
     def load(self, path: Path, *, name: str, version: str, metadata: Mapping[str, Any] | None = None) -> ModelHandle:
         """The model as a handle, in a session with an explicit number of threads."""
         metadata = metadata or {}
-        check_external_data(path)
+        external_files(path)  # onnxruntime would open whatever the model names
         onnxruntime = require("onnxruntime", extra="onnx")
         session, device = _session(onnxruntime, path, str(metadata.get("device", "auto")))
         inputs = session.get_inputs()

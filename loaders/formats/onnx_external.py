@@ -31,20 +31,25 @@ _FIELDS: dict[str, dict[int, str]] = {
 _MAX_DEPTH = 100
 
 
-def check_external_data(path: Path) -> None:
-    """Raise `UnsafePathError` when the model reads weights from outside its directory.
+class NotOnnxError(ModelLoadError):
+    """The file is not in ONNX's wire format."""
 
-    Raises `ModelLoadError` when such a file is missing, or when the model is not in ONNX's wire format.
+
+def external_files(path: Path) -> dict[str, Path]:
+    """The files that the model reads weights from, by the names that it gives them, in their order.
+
+    Raises `UnsafePathError` when one lies outside the model's directory, `ModelLoadError` when one is missing or when
+    the model is not in ONNX's wire format.
     """
     if path.stat().st_size == 0:
-        raise ModelLoadError(f"{path.name!r} is empty")
+        raise NotOnnxError(f"{path.name!r} is empty")
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         try:
             locations = set(_locations(data, 0, len(data), "model", 0))
         except (IndexError, ValueError) as error:
-            raise ModelLoadError(f"{path.name!r} is not an ONNX model: {error}") from error
-    for location in sorted(locations):
-        resolve_inside(path.parent, location, what=f"external data of {path.name!r}")
+            raise NotOnnxError(f"{path.name!r} is not an ONNX model: {error}") from error
+    what = f"external data of {path.name!r}"
+    return {location: resolve_inside(path.parent, location, what=what) for location in sorted(locations)}
 
 
 def _locations(data: mmap.mmap, start: int, end: int, message: str, depth: int) -> Iterator[str]:

@@ -21,11 +21,14 @@ from loaders import (
     TensorInput,
     TextInput,
     UnsafePathError,
+    UntrustedModelError,
     load_model,
+    pin,
 )
+from loaders.bundle import digest
 from loaders.devices import compute_threads
 from loaders.formats.onnx import OnnxLoader, _session
-from loaders.formats.onnx_external import check_external_data
+from loaders.formats.onnx_external import external_files
 
 
 @pytest.mark.parametrize(
@@ -134,6 +137,41 @@ def test_weights_beside_the_model_are_read(tmp_path: Path) -> None:
     assert handle.predict_batch([np.ones(4, np.float32)])[0].tolist() == [2, 2, 2, 2]
 
 
+@pytest.mark.parametrize("named", ['file = "m.onnx"', 'file = "m.onnx"\nformat = "onnx"'])
+def test_a_pin_covers_the_weights_beside_the_model(bundle: Callable[..., Path], named: str) -> None:
+    directory = bundle(f"[model]\n{named}\n")
+    linear_onnx(directory / "m.onnx", external="weights.bin")
+    sha256 = pin(directory)
+    assert sha256 != digest(directory / "m.onnx")
+    assert load_model(directory).predict_batch([np.ones(4, np.float32)])[0].tolist() == [2, 2, 2, 2]
+    (directory / "weights.bin").write_bytes(np.full(4, 3, np.float32).tobytes())
+    with pytest.raises(UntrustedModelError, match="not the pinned"):
+        load_model(directory)
+    assert pin(directory) != sha256
+    assert load_model(directory).predict_batch([np.ones(4, np.float32)])[0].tolist() == [3, 3, 3, 3]
+
+
+def test_a_model_without_weights_beside_it_is_pinned_by_its_own_digest(bundle: Callable[..., Path]) -> None:
+    directory = bundle('[model]\nfile = "m.onnx"\n')
+    linear_onnx(directory / "m.onnx")
+    assert pin(directory) == digest(directory / "m.onnx")
+
+
+def test_a_pin_of_what_is_no_onnx_model_is_its_own_digest(bundle: Callable[..., Path]) -> None:
+    directory = bundle('[model]\nfile = "m.onnx"\n')
+    (directory / "m.onnx").write_bytes(b"nothing of the kind")
+    assert pin(directory) == digest(directory / "m.onnx")
+    with pytest.raises(ModelLoadError, match="not an ONNX model"):
+        load_model(directory)
+
+
+def test_weights_outside_the_directory_are_not_read_to_be_pinned(bundle: Callable[..., Path]) -> None:
+    directory = bundle('[model]\nfile = "m.onnx"\n')
+    linear_onnx(directory / "m.onnx", external="../weights.bin")
+    with pytest.raises(UnsafePathError, match="external data"):
+        pin(directory)
+
+
 @pytest.mark.parametrize("where", ["../weights.bin", "link.bin"])
 def test_weights_outside_the_models_directory_are_refused(tmp_path: Path, where: str) -> None:
     directory = tmp_path / "model"
@@ -156,7 +194,7 @@ def test_weights_of_a_nested_graph_are_found_too(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(onnx.ModelProto.SerializeToString(helper.make_model(outer)))
     with pytest.raises(UnsafePathError):
-        check_external_data(path)
+        external_files(path)
 
 
 def test_missing_weights_are_named(tmp_path: Path) -> None:
@@ -180,13 +218,13 @@ def test_what_is_not_in_the_wire_format_is_refused(tmp_path: Path, content: byte
     path = tmp_path / "m.onnx"
     path.write_bytes(content)
     with pytest.raises(ModelLoadError, match=reason):
-        check_external_data(path)
+        external_files(path)
 
 
 def test_numbers_of_fixed_size_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(b"\x09" + b"\xff" * 8 + b"\x0d" + b"\xff" * 4)
-    check_external_data(path)
+    external_files(path)
 
 
 def test_graphs_nested_without_end_are_refused(tmp_path: Path) -> None:
@@ -202,7 +240,7 @@ def test_graphs_nested_without_end_are_refused(tmp_path: Path) -> None:
     header = len(content)
     path.write_bytes(b"\x3a" + bytes([header & 127 | 128, header >> 7]) + content)
     with pytest.raises(ModelLoadError, match="nested too deeply"):
-        check_external_data(path)
+        external_files(path)
 
 
 class Runtime(types.ModuleType):
