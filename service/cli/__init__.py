@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from service.cli.demo import demo
+from service.cli.inspect import inspect
 from service.cli.pin import pin
 from service.cli.serve import serve
 
@@ -17,4 +18,5 @@ def main() -> None:
 
 main.add_command(serve)
 main.add_command(demo)
+main.add_command(inspect)
 main.add_command(pin)

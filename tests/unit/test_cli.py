@@ -88,7 +88,7 @@ def test_serve_shows_a_request_that_a_demo_model_answers(tmp_path):
 
 
 @pytest.mark.parametrize("flag", ["--help", "-h"])
-@pytest.mark.parametrize("command", [[], ["serve"], ["pin"], ["demo"]])
+@pytest.mark.parametrize("command", [[], ["serve"], ["pin"], ["inspect"], ["demo"]])
 def test_every_command_explains_itself(command, flag):
     result = run(*command, flag)
     assert result.exit_code == 0
@@ -123,8 +123,29 @@ def test_pin_writes_the_digest_of_the_model_file(tmp_path):
     result = run("pin", str(tmp_path))
     assert result.exit_code == 0, result.output
     digest = hashlib.sha256(b"model").hexdigest()
-    assert result.output == f"pinned sha256 {digest}\n"
+    assert result.output == f"pinned m.joblib in {tmp_path / 'jitney.toml'}\nsha256 {digest}\n"
     assert digest in (tmp_path / "jitney.toml").read_text()
+
+
+def test_pin_says_when_nothing_changed_and_what_it_replaced(tmp_path):
+    (tmp_path / "m.joblib").write_bytes(b"model")
+    toml = tmp_path / "jitney.toml"
+    toml.write_text('[model]\nfile = "m.joblib"\n')
+    first = run("pin", str(tmp_path)).output.split()[-1]
+    written, when = toml.read_bytes(), toml.stat().st_mtime_ns
+    result = run("pin", str(tmp_path))
+    assert (result.exit_code, result.output) == (0, f"nothing changed: m.joblib is pinned already\nsha256 {first}\n")
+    assert (toml.read_bytes(), toml.stat().st_mtime_ns) == (written, when)
+    (tmp_path / "m.joblib").write_bytes(b"another model")
+    result = run("pin", str(tmp_path))
+    assert "pinned m.joblib" in result.output
+    assert f"in place of {first}" in result.output
+
+
+def test_pin_of_a_directory_that_is_the_model_says_so(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "jitney.toml").write_text("")
+    assert "pinned the directory itself in" in run("pin", str(tmp_path)).output
 
 
 def test_pin_of_a_directory_without_a_bundle_says_what_is_missing(tmp_path):
