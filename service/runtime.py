@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,16 @@ _log = logging.getLogger("jitney")
 
 # How long the first request of a server without start-up hooks waits for a model that is in memory already.
 READY_WAIT_S = 5.0
+
+# Every runtime of this process that somebody still holds, for server hooks that cannot see through a wrapped app.
+_runtimes: weakref.WeakSet[Runtime] = weakref.WeakSet()
+_runtimes_lock = threading.Lock()  # guards _runtimes
+
+
+def runtimes() -> list[Runtime]:
+    """The runtimes of this process, in no particular order, whatever middleware their apps are wrapped in."""
+    with _runtimes_lock:
+        return list(_runtimes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +72,8 @@ class Runtime:
         self._batcher: ThreadedBatcher | None = None
         self._closed = False
         self._started_by_request = False
+        with _runtimes_lock:
+            _runtimes.add(self)
 
     def __repr__(self) -> str:
         model = self.model
