@@ -8,15 +8,19 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from functools import partial
 from types import FrameType
 from typing import Any
 
 from loaders.devices import cpu_count
-from service.cpu_threads import size_thread_pools
+from service.cpu_threads import POOL_VARIABLES, size_thread_pools
 from service.settings import SettingsError, load_settings, read_dotenv
 
 # Longer than nginx keeps idle upstream connections (60 s): the side that closes first must be the client's.
 KEEPALIVE_S = 75
+
+# How long the worker thread may take to stop when all requests are done, seconds.
+CLOSE_S = 2.0
 
 # Exit status with which a worker tells gunicorn's master to give up instead of starting the next one.
 BOOT_ERROR = 3
@@ -26,6 +30,7 @@ try:
     _settings = load_settings()
 except SettingsError as error:
     sys.exit(f"jitney: wrong settings\n{error}")
+_sized_here = [variable for variable in POOL_VARIABLES if variable not in os.environ]
 size_thread_pools(cpu_count())
 # Read when prometheus_client is imported; the series would double what a scrape carries.
 os.environ.setdefault("PROMETHEUS_DISABLE_CREATED_SERIES", "true")
@@ -60,6 +65,12 @@ logconfig_dict = {
 }
 
 
+def runtimes() -> list[Any]:
+    """Every runtime of this process, whatever is wrapped around its app; empty as long as no app was made."""
+    module = sys.modules.get("service.runtime")  # importing it here would load NumPy in the master
+    return [] if module is None else list(module.runtimes())
+
+
 def on_starting(server: Any) -> None:
     """Check what a command line may have changed behind the settings' back."""
     if server.cfg.preload_app:
@@ -71,36 +82,47 @@ def on_starting(server: Any) -> None:
             "%d threads cannot fill batches of %d rows while others wait: set THREADS to at least %d",
             *(server.cfg.threads, _settings.max_batch_size, 2 * _settings.max_batch_size + 8),
         )
+    if server.cfg.workers > 1:
+        server.log.warning(
+            "%d worker processes: each loads a whole model, batches its own requests and counts its own metrics; "
+            "/metrics and /healthz speak of whichever process answers",
+            server.cfg.workers,
+        )
+        for variable in _sized_here:
+            os.environ[variable] = str(max(1, cpu_count() // server.cfg.workers))
 
 
 def post_worker_init(worker: Any) -> None:
     """Start the model in this worker process, and let SIGTERM be known at once."""
-    runtime = _runtime(worker)
-    if runtime is None:
+    here = runtimes()
+    if not here:
+        worker.log.warning("this app has no Jitney: nothing is batched, and SIGTERM is left to gunicorn alone")
         return
-    runtime.on_fatal = lambda reason: _leave(worker, runtime, reason)
     previous = signal.getsignal(signal.SIGTERM)
 
     def drain(number: int, frame: FrameType | None) -> None:
         # In this order a request that finds the service draining is answered on a connection that closes.
         if callable(previous):
             previous(number, frame)
-        runtime.begin_drain()
+        for runtime in here:
+            runtime.begin_drain()
 
     signal.signal(signal.SIGTERM, drain)
     signal.siginterrupt(signal.SIGTERM, False)
-    runtime.start()
+    for runtime in here:
+        runtime.on_fatal = partial(_leave, worker, runtime)
+        runtime.start()
 
 
 def worker_exit(_server: Any, worker: Any) -> None:
     """The requests are done: stop the worker thread."""
-    runtime = _runtime(worker)
-    if runtime is not None:
-        runtime.close(timeout_s=2.0)
-
-
-def _runtime(worker: Any) -> Any:
-    return getattr(worker.wsgi, "extensions", {}).get("jitney")
+    for runtime in runtimes():
+        runtime.close(timeout_s=CLOSE_S)
+    if getattr(worker, "nr_conns", 0) > 0:
+        # A request thread is stuck, and the interpreter would wait for it at its end, for ever.
+        worker.log.warning("%d connections were still open at the end", worker.nr_conns)
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def _leave(worker: Any, runtime: Any, reason: str) -> None:
@@ -109,4 +131,7 @@ def _leave(worker: Any, runtime: Any, reason: str) -> None:
         sys.stderr.flush()
         os._exit(BOOT_ERROR)
     worker.log.critical("%s; this process ends, and another one takes its place", reason)
-    os.kill(os.getpid(), signal.SIGTERM)
+    if hasattr(worker, "leave_soon"):
+        worker.leave_soon()
+    else:
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -1,21 +1,51 @@
-"""gunicorn's threaded worker, with a clean end: for connections that arrive while it stops, and for itself.
+"""gunicorn's threaded worker, with a main loop that no client can hold up, and a clean and bounded end.
 
-gunicorn's master closes its listening sockets at SIGTERM, but each worker keeps its copy open without accepting from
-it: the kernel completes handshakes that nobody will ever serve, and resets them when the worker ends. A client cannot
-tell such a reset from a request that was lost half way.
+What it changes, and why:
+
+* A new connection is handed to a thread when its first bytes are there. `ThreadWorker` lets a thread wait for them.
+* A connection that ends is lingered on by the poller. `ThreadWorker` does that in its main loop, two seconds for each
+  client that does not close its side, while nobody else is served.
+* When the server stops, idle connections are closed at once, unfinished requests after a second, and connections that
+  the kernel has completed are answered. gunicorn's master closes its listening sockets at SIGTERM, but each worker
+  keeps its copy open without accepting from it, and the kernel resets what waits there when the worker ends: a client
+  cannot tell that from a request that was lost half way.
+* What is no HTTP request is answered in the same form as every other error.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import selectors
 import socket
 import struct
 import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from http import HTTPStatus
 from types import FrameType
 from typing import Any
 
-from gunicorn.workers.gthread import ThreadWorker
+import orjson
+from gunicorn.workers.gthread import TConn, ThreadWorker
+
+# How long a connection that was answered for the last time is read on, so that the answer is not lost to a reset.
+LINGER_S = 2.0
+LINGER_BYTES = 64 * 1024 * 1024
+
+# What a stopping server still gives kept connections, and requests whose last bytes have not come.
+STOP_IDLE_S = 0.3
+STOP_UNFINISHED_S = 1.0
+
+# A longer rest of a body is not worth reading for the sake of the connection.
+REST_WORTH_READING_BYTES = 64 * 1024
+
+# Set in the environ of a request that was handed to a thread before the server was told to stop.
+ACCEPTED = "jitney.accepted"
 
 # linux/filter.h: one instruction, "return 0 bytes of the packet", that is: drop it. Offered by Linux since 2.2.
 _SO_ATTACH_FILTER = 26
@@ -23,13 +53,129 @@ _DROP_EVERYTHING = struct.pack("HBBI", 0x06, 0, 0, 0)
 
 
 class Worker(ThreadWorker):  # type: ignore[misc]
-    """Answers or refuses newcomers when the server stops."""
+    """*Thread:* everything but `handle` and what it calls runs on the main thread."""
 
-    def set_accept_enabled(self, enabled: bool) -> None:
-        """Called by the main loop, also once when it has ended and only open requests are still served."""
-        super().set_accept_enabled(enabled)
-        if not enabled and not self.alive:
-            self._refuse_newcomers()
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._busy: dict[TConn, bool] = {}  # connections with a thread -> handed over before the stop
+        self._lingering: deque[tuple[float, TConn]] = deque()
+        self._on_thread = threading.local()
+        self._app: Callable[..., Iterable[bytes]]
+        self.wsgi: Callable[..., Iterable[bytes]]
+        self._stop_at: float | None = None
+        self._hurry = False
+
+    def leave_soon(self) -> None:
+        """Stop without waiting for clients; for a process that cannot answer anything any more. *Thread:* any."""
+        self._hurry = True
+        os.kill(os.getpid(), 15)
+
+    # Connections.
+
+    def accept(self, listener: Any) -> None:
+        """Take a connection and wait for its first bytes in the poller."""
+        try:
+            client, address = listener.accept()
+        except OSError:
+            return  # nobody there, or gone again
+        self.nr_conns += 1
+        conn = TConn(self.cfg, client, address, listener.getsockname())
+        conn.set_timeout()
+        self.pending_conns.append(conn)
+        self.poller.register(conn.sock, selectors.EVENT_READ, partial(self.on_pending_socket_readable, conn))
+
+    def enqueue_req(self, conn: TConn) -> None:
+        """Hand a connection to a thread."""
+        self._busy[conn] = self.alive
+        super().enqueue_req(conn)
+
+    def finish_request(self, conn: TConn, future: Any) -> None:
+        """A thread is done with a connection: keep it, or let it end."""
+        self._busy.pop(conn, None)
+        if not future.cancelled() and future.exception() is None and future.result():
+            super().finish_request(conn, future)
+        else:
+            self._linger(conn)
+
+    def murder_keepalived(self, force: bool = False) -> None:
+        """Called by the main loop at least once a second, and at its end with `force`."""
+        super().murder_keepalived(force)
+        now = time.monotonic()
+        while self._lingering and (force or self._lingering[0][0] <= now):
+            _, conn = self._lingering.popleft()
+            self._end(conn)
+        if self._stop_at is not None:
+            self._hasten(now - self._stop_at)
+
+    def _linger(self, conn: TConn) -> None:
+        """Say that nothing more will be sent, and read on until the client has closed its side too."""
+        conn.left_bytes = LINGER_BYTES
+        try:
+            conn.sock.shutdown(socket.SHUT_WR)
+            conn.sock.setblocking(False)
+            self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._drain, conn))
+        except (OSError, ValueError, KeyError):
+            self._close(conn)  # it is closed already
+            return
+        self._lingering.append((time.monotonic() + LINGER_S, conn))
+
+    def _drain(self, conn: TConn, _sock: Any) -> None:
+        try:
+            data = conn.sock.recv(256 * 1024)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        conn.left_bytes -= len(data)
+        if not data or conn.left_bytes <= 0:
+            self._lingering = deque(entry for entry in self._lingering if entry[1] is not conn)
+            self._end(conn)
+
+    def _end(self, conn: TConn) -> None:
+        with suppress(OSError, ValueError, KeyError):  # it may be closed already
+            self.poller.unregister(conn.sock)
+        self._close(conn)
+
+    def _close(self, conn: TConn) -> None:
+        self.nr_conns -= 1
+        conn.close()
+
+    # Requests.
+
+    def load_wsgi(self) -> None:
+        """Load the app, and put around it what only the worker knows of a request."""
+        super().load_wsgi()
+        self._app = self.wsgi
+        self.wsgi = self._call_app
+
+    def handle(self, conn: TConn) -> Any:
+        """Serve one request on a connection. *Thread:* of the pool."""
+        conn.body = None  # its request has not been read as far as that
+        self._on_thread.conn = conn
+        return super().handle(conn)
+
+    def _call_app(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        conn = self._on_thread.conn
+        conn.body = body = environ["wsgi.input"]
+        environ[ACCEPTED] = self._busy.get(conn, False)
+
+        def start(status: str, headers: Any, exc_info: Any = None) -> Any:
+            if _rest_of_body(body) > REST_WORTH_READING_BYTES:
+                start_response.__self__.force_close()
+            return start_response(status, headers, exc_info)
+
+        return self._app(environ, start)
+
+    def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
+        """Answer what is no HTTP request, or a failure outside the app. *Thread:* of the pool."""
+        answer = _Captured()
+        super().handle_error(req, answer, addr, exc)
+        try:
+            client.sendall(_as_problem(answer.written))
+        except OSError:
+            self.log.debug("the client was gone before its error could be sent")
+
+    # The end.
 
     def handle_quit(self, sig: int, frame: FrameType | None) -> None:
         """SIGQUIT, which the master also sends after SIGINT: leave at once.
@@ -38,6 +184,17 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         while that hands a request to the pool, the loop holds this lock, and the worker hangs until it is killed.
         """
         super(ThreadWorker, self).handle_quit(sig, frame)
+
+    def set_accept_enabled(self, enabled: bool) -> None:
+        """Called by the main loop, also once when it has ended and only open requests are still served."""
+        super().set_accept_enabled(enabled)
+        if not enabled and not self.alive and self._stop_at is None:
+            self._stop_at = time.monotonic()
+            self._refuse_newcomers()
+
+    def wait_for_and_dispatch_events(self, timeout: float) -> None:
+        """Called by the main loop; a stopping server looks more often at what has run out of time."""
+        super().wait_for_and_dispatch_events(timeout if self._stop_at is None else min(timeout, 0.1))
 
     def _refuse_newcomers(self) -> None:
         """Take the connections that wait, so that each gets an answer, and close the listening sockets.
@@ -55,6 +212,56 @@ class Worker(ThreadWorker):  # type: ignore[misc]
                 accepted = self.nr_conns
                 self.accept(listener)
             listener.close()
+
+    def _hasten(self, stopping_for_s: float) -> None:
+        """End what a stopping server need not wait for."""
+        if self._hurry or stopping_for_s >= STOP_IDLE_S:
+            for conn in (*self.keepalived_conns, *self.pending_conns):
+                conn.timeout = 0.0
+            super().murder_keepalived()
+            self.murder_pending()
+        if self._hurry or stopping_for_s >= STOP_UNFINISHED_S:
+            for conn in list(self._busy):
+                if conn.body is None or _rest_of_body(conn.body):
+                    with suppress(OSError):  # the client may have been faster
+                        conn.sock.shutdown(socket.SHUT_RD)  # its thread gets the end of the stream
+
+
+class _Captured:
+    """Stands in for a socket, to learn what would be written to it."""
+
+    def __init__(self) -> None:
+        self.written = b""
+
+    def gettimeout(self) -> float:
+        return 0.0
+
+    def sendall(self, data: bytes) -> None:
+        self.written += data
+
+
+def _as_problem(html_answer: bytes) -> bytes:
+    """Gunicorn's own error page as a problem document with the same status, and without what was wrong in detail."""
+    status_line = html_answer.partition(b"\r\n")[0].decode("latin-1")
+    code = int(status_line.split(" ")[1]) if status_line.count(" ") >= 2 else 500
+    title = HTTPStatus(code).phrase
+    detail = "this is no HTTP request that can be answered here" if code < 500 else "the service failed on this request"
+    body = orjson.dumps({"type": "about:blank", "title": title, "status": code, "detail": detail, "request_id": None})
+    head = (
+        f"HTTP/1.1 {code} {title}\r\nConnection: close\r\nContent-Type: application/problem+json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode("ascii") + body
+
+
+def _rest_of_body(stream: Any) -> int:
+    """Bytes of the body that nobody has read; of a chunked one, whose length is not known, too many or none."""
+    reader = getattr(stream, "reader", None)
+    length = getattr(reader, "length", None)
+    if length is not None:
+        return int(length)
+    ended = reader is None or getattr(reader, "parser", None) is None or type(reader).__name__ == "EOFReader"
+    return 0 if ended else REST_WORTH_READING_BYTES + 1
 
 
 def _let_nobody_else_in(listener: Any) -> None:
