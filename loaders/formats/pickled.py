@@ -94,6 +94,11 @@ class _Estimator:
     def _batch(self, rows: list[Any]) -> Any:
         if isinstance(rows[0], str):
             return rows
+        if isinstance(rows[0], tuple):
+            # Values of several types: an array of them all would turn the numbers into text.
+            if self._frame is not None:
+                return self._frame.DataFrame(rows, columns=self._columns)
+            return np.array(rows, dtype=object)
         batch = np.stack(rows)
         if self._frame is None:
             return batch

@@ -346,3 +346,18 @@ class WarnsAtLoading:
 def _warn(inner: Any) -> Any:
     warnings.warn("look at this", UserWarning, stacklevel=1)
     return inner
+
+
+def test_values_of_several_types_keep_their_types_without_pandas_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    given = served(tmp_path, Types()).predict_batch([(20, "Bern", True), (1.5, "Cork", None)])
+    assert given == [[int, str, bool], [float, str, type(None)]]
+
+
+class Types:
+    """Answers with the types of the values it was given."""
+
+    def predict(self, rows: Any) -> Any:
+        return [[type(value) for value in row] for row in rows]
