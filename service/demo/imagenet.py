@@ -63,7 +63,7 @@ def _build(
 
     say("fetching EfficientNet-Lite0 and the names of its classes")
     labels = class_names(sources.path(IMAGENET_NAMES))
-    model = _pretrained(sources)
+    model = pretrained(sources)
     say(f"exporting to {fmt}")
     images = torch.rand(3, 3, SIZE, SIZE, generator=torch.Generator().manual_seed(7)) * 2 - 1
     # Traced with two images and checked with one and three: a batch size baked in would show.
@@ -103,7 +103,7 @@ def class_names(wheel: Path) -> list[str]:
     return short
 
 
-def _pretrained(sources: Sources) -> Any:
+def pretrained(sources: Sources) -> Any:
     """The PyTorch model with its published weights, in evaluation mode."""
     import torch
 
