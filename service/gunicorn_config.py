@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 from functools import partial
 from types import FrameType
@@ -72,7 +73,10 @@ def runtimes() -> list[Any]:
 
 
 def on_starting(server: Any) -> None:
-    """Check what a command line may have changed behind the settings' back."""
+    """Check what a command line may have changed behind the settings' back, and whether the address is free."""
+    for address in server.cfg.address:
+        if isinstance(address, tuple) and "LISTEN_FDS" not in os.environ and not _is_free(address):
+            sys.exit(f"jitney: {address[0]}:{address[1]} is in use or not an address of this machine (BIND, --bind)")
     if server.cfg.preload_app:
         sys.exit("jitney: preload_app cannot work: neither threads nor CUDA survive a fork; start without --preload")
     if server.cfg.worker_class_str not in (worker_class, "gthread"):
@@ -90,6 +94,18 @@ def on_starting(server: Any) -> None:
         )
         for variable in _sized_here:
             os.environ[variable] = str(max(1, cpu_count() // server.cfg.workers))
+
+
+def _is_free(address: tuple[str, int]) -> bool:
+    """Whether a server could listen there; gunicorn itself tries for five seconds before it says so."""
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+        except (OSError, OverflowError):
+            return False
+        return True
 
 
 def post_worker_init(worker: Any) -> None:

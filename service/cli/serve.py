@@ -14,7 +14,7 @@ from service.settings import SettingsError, load_settings, read_dotenv
 Execute = Callable[[str, list[str]], object]
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command()
 @click.option("--model", help="Model file or bundle directory (MODEL_PATH).")
 @click.option("--bind", help="Address to listen on (BIND).")
 @click.argument("gunicorn_args", nargs=-1, type=click.UNPROCESSED)
@@ -22,8 +22,11 @@ Execute = Callable[[str, list[str]], object]
 def serve(execute: Execute | None, model: str | None, bind: str | None, gunicorn_args: tuple[str, ...]) -> None:
     """Serve a model over HTTP.
 
-    Settings are environment variables or lines of ./.env; what follows -- goes to gunicorn.
+    Settings are environment variables or lines of ./.env. What follows -- goes to gunicorn, e.g.
+    jitney serve --model iris -- --access-logfile -
     """
+    if gunicorn_args and not gunicorn_args[0].startswith("-"):
+        raise click.UsageError(f"the model is given as --model {gunicorn_args[0]}; only gunicorn's options follow --")
     for name, value in {"MODEL_PATH": model, "BIND": bind}.items():
         if value is not None:
             os.environ[name] = value
@@ -34,11 +37,26 @@ def serve(execute: Execute | None, model: str | None, bind: str | None, gunicorn
         raise click.ClickException(f"wrong settings\n{error}") from None
     if settings.model_path is None:
         raise click.UsageError("which model? give --model PATH or set MODEL_PATH")
+    _look_at(settings.model_path)
     _say_what_to_try(Path(settings.model_path), settings.bind)
     command = ["-m", "gunicorn", "-c", "python:service.gunicorn_config", *gunicorn_args, "service:create_app()"]
     sys.stdout.flush()
     # The click context's object, where there is one, is a test that wants to see the call.
     (execute or os.execv)(sys.executable, [sys.executable, *command])
+
+
+def _look_at(model_path: str) -> None:
+    """Find out what can be found out without loading the model, before a server is started for it."""
+    from loaders.bundle import BUNDLE_FILE, read_bundle
+    from loaders.errors import ModelError
+    from loaders.paths import resolve_model_path
+
+    try:
+        resolved = resolve_model_path(model_path)
+        if (resolved / BUNDLE_FILE).is_file():
+            read_bundle(resolved)
+    except ModelError as error:
+        raise click.ClickException(str(error)) from None
 
 
 def _say_what_to_try(model: Path, bind: str) -> None:

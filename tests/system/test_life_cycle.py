@@ -68,6 +68,17 @@ def test_a_start_that_cannot_work_is_refused_with_a_reason(start, args, reason):
     assert reason in server.text()
 
 
+def test_an_address_that_is_taken_is_named_at_once(start):
+    first = start()
+    taken = first.url.removeprefix("http://")
+    second = start("--bind", taken, wait=False)
+    began = time.monotonic()
+    assert second.process.wait(30) == 1
+    assert time.monotonic() - began < 5
+    assert f"jitney: {taken} is in use" in second.text()
+    assert "Traceback" not in second.text()
+
+
 def test_too_few_threads_are_warned_about(start):
     server = start(THREADS=8)
     assert "THREADS" in server.text()

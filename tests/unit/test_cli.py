@@ -17,6 +17,9 @@ def own_environment(monkeypatch, tmp_path):
     for name in Settings.model_fields:
         os.environ.pop(name.upper(), None)
     monkeypatch.chdir(tmp_path)
+    for name in ("m.onnx", "here.onnx", "some/model.onnx", "demo-models/digits"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
     yield
     os.environ.clear()
     os.environ.update(before)
@@ -73,6 +76,27 @@ def test_serve_with_a_wrong_setting_names_it():
     result = run("serve", "--model", "m.onnx", execute=execute)
     assert (result.exit_code, execute.calls) == (1, [])
     assert "MAX_BATCH_SIZE='none'" in result.output
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["demo-models/digits"], "--model demo-models/digits"),
+        (["--port", "3"], "--port"),
+        (["--model", "absent.onnx"], "no model at"),
+        (["--model", "https://example.org/m.onnx"], "is a URL"),
+        (["--model", "broken"], "[model] nmae"),
+    ],
+)
+def test_what_can_be_found_out_before_a_server_starts_is_said_before(tmp_path, arguments, said):
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "jitney.toml").write_text("[model]\nnmae = 'x'\n")
+    execute = Exec()
+    result = run("serve", *arguments, execute=execute)
+    assert (result.exit_code != 0, execute.calls) == (True, [])
+    assert said in result.output
+    assert "Serving" not in result.output
     assert "Traceback" not in result.output
 
 
