@@ -8,6 +8,7 @@ from typing import Any
 
 from service.batching.admission import WorkerState
 from service.batching.batcher import BatcherStatus
+from service.batching.faults import text_of
 from service.runtime import Runtime
 
 # The directories of an absolute path; its last part, the name, is left.
@@ -76,7 +77,7 @@ def _stalled(runtime: Runtime, status: BatcherStatus) -> list[str]:
 
 def _public(error: BaseException, model_path: str | None) -> str:
     """One line of the load error, without the directories of this machine, which are nobody's business outside."""
-    message = " ".join(f"{type(error).__name__}: {error}".split())
+    message = " ".join(f"{type(error).__name__}: {text_of(error)}".split())
     # The directory of the model first: its name may hold blanks, at which the search for other paths ends.
     for directory in {str(Path(model_path).parent), str(Path(model_path).absolute().parent)} if model_path else ():
         if directory not in (".", "/"):

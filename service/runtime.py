@@ -16,7 +16,7 @@ from loaders.load import load_model
 from loaders.signature import ImageInput, TextInput
 from service.batching.admission import Arrival
 from service.batching.batcher import BatcherStatus, ThreadedBatcher
-from service.batching.faults import FaultKind
+from service.batching.faults import FaultKind, log_error, text_of
 from service.batching.tickets import BatchInfo
 from service.batching.worker import StartFailed
 from service.errors import Draining, NotReady, PredictionFailed
@@ -163,9 +163,9 @@ class Runtime:
         self, info: BatchInfo, key: LaneKey, waits_s: Sequence[float], errors: Sequence[PredictionFailed]
     ) -> None:
         """A batch has run."""
-        self.metrics.batch(key.model, info, waits_s, errors)
         for error in errors:
-            _log.error("a row of batch %d failed: %s", info.batch_id, error, exc_info=error.__cause__)
+            log_error(_log, logging.ERROR, "a row of batch %d failed: %s", info.batch_id, error, error=error.__cause__)
+        self.metrics.batch(key.model, info, waits_s, errors)
 
     def on_split(self, kind: FaultKind, size: int, key: LaneKey) -> None:
         """A model call failed and is split."""
@@ -179,7 +179,7 @@ class Runtime:
         if self.load_error is None:
             self.on_fatal(f"the inference worker ended with {type(cause).__name__}")
         elif self.settings.exit_on_load_error:
-            self.on_fatal(f"the model could not be loaded: {self.load_error}")
+            self.on_fatal(f"the model could not be loaded: {text_of(self.load_error)}")
 
     def _load(self) -> None:
         started_at = time.monotonic()
@@ -192,10 +192,11 @@ class Runtime:
                 warm_up(model, self.settings.max_batch_size, self._predict)
         except Exception as error:
             self.load_error = error
+            # A ModelError is written for people; anything else needs its traceback to be understood.
+            shown = None if issubclass(type(error), ModelError) else error
+            log_error(_log, logging.CRITICAL, "the model could not be loaded: %s", text_of(error), error=shown)
             if model is not None and model is not self._given:
                 model.close()
-            # A ModelError is written for people; anything else needs its traceback to be understood.
-            _log.critical("the model could not be loaded: %s", error, exc_info=not isinstance(error, ModelError))
             raise StartFailed from error
         self.metrics.loaded(model, self.batcher().status)
         for warning in model.warnings:

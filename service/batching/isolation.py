@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from service.batching.faults import FaultKind, classify
+from service.batching.faults import FaultKind, classify, text_of
 from service.batching.tickets import Row
 from service.errors import ModelFailed, OutOfMemory, OutputCountMismatch, PredictionFailed
 
@@ -48,7 +48,8 @@ def run_isolated(
     result cannot be known. Raises FatalModelError when a retry cannot help.
     """
     outcomes = Outcomes([None] * len(rows))
-    results: list[Any] | Exception = []
+    results: list[Any] = []
+    error: Exception | None = None
     parts = [list(range(len(rows)))]
     try:
         while parts:
@@ -59,19 +60,20 @@ def run_isolated(
             if not part:
                 continue
             outcomes.runs += 1
-            results = _attempt(run, [rows[position].payload for position in part])
-            if not isinstance(results, Exception):
+            results, error = _attempt(run, [rows[position].payload for position in part])
+            # No isinstance here or below: it may ask the error itself, which a model made and which may raise again.
+            if error is None:
                 for position, result in zip(part, results, strict=True):
                     outcomes.results[position] = result
-            elif isinstance(results, OutputCountMismatch):
+            elif issubclass(type(error), OutputCountMismatch):
                 for position in part:
-                    outcomes.errors[position] = OutputCountMismatch(str(results))
+                    outcomes.errors[position] = OutputCountMismatch(text_of(error))
             else:
-                kind = classify(results)
+                kind = classify(error)
                 if kind is FaultKind.FATAL:
-                    raise FatalModelError(f"{type(results).__name__} on the device") from results
+                    raise FatalModelError(f"{type(error).__name__} on the device") from error
                 if len(part) == 1:
-                    outcomes.errors[part[0]] = _failure(kind, results)
+                    outcomes.errors[part[0]] = _failure(kind, error)
                 else:
                     on_split(kind, len(part))
                     middle = (len(part) + 1) // 2
@@ -79,7 +81,7 @@ def run_isolated(
         return outcomes
     finally:
         # An error of the model keeps this frame alive; see the worker, which lets go of the same things.
-        del rows, outcomes, results
+        del rows, outcomes, results, error
 
 
 def own_results(results: Any, expected: int) -> list[Any]:
@@ -99,15 +101,15 @@ def own_results(results: Any, expected: int) -> list[Any]:
     return owned
 
 
-def _attempt(run: Run, payloads: list[Any]) -> list[Any] | Exception:
-    """The model's own results, or what it raised.
+def _attempt(run: Run, payloads: list[Any]) -> tuple[list[Any], Exception | None]:
+    """The model's own results, and what it raised instead.
 
     A function of its own: the error's traceback keeps the frame that caught it, which must not hold the error.
     """
     try:
-        return own_results(run(payloads), len(payloads))
+        return own_results(run(payloads), len(payloads)), None
     except Exception as error:
-        return error
+        return [], error
 
 
 def _own(value: Any) -> Any:

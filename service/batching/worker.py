@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from service.batching.admission import Admission, Inbox, Message, Signal, WorkerState
 from service.batching.ceiling import Ceiling
-from service.batching.faults import FaultKind
+from service.batching.faults import FaultKind, log_error
 from service.batching.isolation import Outcomes, run_isolated
 from service.batching.lanes import Lane, Lanes
 from service.batching.policy import BatchLimits
@@ -100,7 +100,8 @@ class Worker:
         except BaseException as error:
             # The last line of the thread: whatever ended it, everyone who waits is told.
             self._end(WorkerState.DEAD, error)
-            _log.critical("the inference worker has ended", exc_info=None if isinstance(error, StartFailed) else error)
+            shown = None if isinstance(error, StartFailed) else error
+            log_error(_log, logging.CRITICAL, "the inference worker has ended", error=shown)
             self._tell(self._listener.on_death, error)
         else:
             self._end(WorkerState.STOPPED, None)
@@ -192,7 +193,7 @@ class Worker:
             error.__cause__ = cause
             row.ticket.fail(error, row)
         self._finish(lane, rows)
-        _log.error("the scheduler failed; %d rows get an error", len(rows), exc_info=cause)
+        log_error(_log, logging.ERROR, "the scheduler failed; %d rows get an error", len(rows), error=cause)
 
     def _serve(self, lane: Lane, limits: BatchLimits, reason: FlushReason) -> None:
         """Run the next batch of a lane and answer its callers."""
@@ -251,8 +252,8 @@ class Worker:
         """Call whoever listens, or frees the model; neither may cost a caller the answer."""
         try:
             hear(*news)
-        except Exception:
-            _log.exception("a listener of the inference worker failed")
+        except Exception as error:
+            log_error(_log, logging.ERROR, "a listener of the inference worker failed", error=error)
 
     def _finish(self, lane: Lane, rows: Sequence[Row]) -> None:
         """Wake every caller whose request is complete or has failed, once each."""

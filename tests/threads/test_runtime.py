@@ -209,6 +209,38 @@ def test_a_failed_load_ends_the_process_only_when_it_shall(make, load_from, leav
     assert "half a file" in str(runtime.load_error)
 
 
+class NoText(Exception):
+    def __str__(self) -> str:
+        return str(self.args[7])
+
+
+def test_a_failed_load_whose_error_cannot_be_shown_ends_the_process_too(make, load_from, caplog):
+    def refuse(rows: list[Any]) -> Any:
+        raise NoText
+
+    runtime = make(**load_from(Counted(refuse).handle), warmup=True)
+    fatal = Fatal(runtime)
+    started(runtime)
+    assert runtime.close(GUARD_S)
+    assert len(fatal.reasons) == 1
+    assert "the model could not be loaded" in caplog.text
+    assert "NoText" in caplog.text
+
+
+def test_a_row_whose_error_cannot_be_shown_is_logged_and_counted(make, caplog):
+    def refuse(rows: list[Any]) -> Any:
+        raise NoText
+
+    runtime = started(make(Counted(refuse).handle()))
+    for _ in range(2):
+        with pytest.raises(PredictionFailed):
+            submit(runtime, 1)
+    assert runtime.close(GUARD_S)
+    assert caplog.text.count("a row of batch") == 2
+    labels = {"model": "m", "version": "1", "reason": "model"}
+    assert runtime.metrics.registry.get_sample_value("inference_errors_total", labels) == 2
+
+
 def test_a_missing_model_path_is_a_failed_load_that_names_the_setting(make):
     runtime = make()
     fatal = Fatal(runtime)

@@ -52,3 +52,11 @@ def test_a_server_that_was_not_started_says_so():
     ready, body = readiness(runtime)
     assert (ready, body["reasons"], body["worker_alive"], body["queue_depth"]) == (False, ["not started"], False, 0)
     assert liveness(runtime) == (True, {"status": "live", "reasons": []})
+
+
+def test_a_load_error_that_cannot_be_shown_is_named_by_its_type() -> None:
+    class NoText(Exception):
+        def __str__(self) -> str:
+            return str(self.args[7])
+
+    assert reason(NoText()).startswith("NoText: ")
