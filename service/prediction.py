@@ -153,7 +153,8 @@ def _prepared(runtime: Runtime, model: ModelHandle, instances: list[Any]) -> lis
         raise InvalidInput.at("instances", "must hold at least one instance")
     if len(instances) > settings.max_instances:
         raise TooLarge(f"the number of instances, {len(instances)},", settings.max_instances, "MAX_INSTANCES")
-    rows = prepare(model.input, instances, InputLimits(settings.max_image_pixels, settings.max_text_chars))
+    limits = InputLimits(settings.max_image_pixels, settings.max_text_chars)
+    rows = prepare(model.input, instances, limits, model.metadata.get("column_types", ()))
     for position, row in enumerate(rows):
         if row.shape_key != rows[0].shape_key:
             raise InvalidInput.at(

@@ -15,6 +15,7 @@ import numpy as np
 from loaders.dependencies import require
 from loaders.devices import cuda_index
 from loaders.errors import MissingDependencyError, ModelLoadError, UntrustedModelError
+from loaders.formats.columns import MAX_DEPTH, ColumnType, column_types, inner_parts, to_frame
 from loaders.formats.rows import rows_of
 from loaders.handle import ModelHandle
 from loaders.signature import OutputSpec, TabularInput
@@ -23,6 +24,7 @@ from loaders.signature import OutputSpec, TabularInput
 _NO_FEATURE_NAMES = "X does not have valid feature names"
 _MISSING_ATTRIBUTE = re.compile(r"Can't get attribute '([^']+)' on <module '([^']+)'")
 _SKLEARN = {"sklearn", "joblib", "scipy"}
+_NOT_NUMERIC = frozenset({ColumnType.TEXT, ColumnType.BOOLEAN})
 
 
 class PickleLoader:
@@ -67,18 +69,41 @@ class JoblibLoader(PickleLoader):
 class _Estimator:
     """Runs the estimator. `frame`: pandas, when its columns are known by name and pandas is there."""
 
-    def __init__(self, estimator: Any, columns: Sequence[str] | None, frame: ModuleType | None, scores: bool) -> None:
+    def __init__(
+        self,
+        estimator: Any,
+        columns: Sequence[str] | None,
+        types: Sequence[ColumnType | None],
+        frame: ModuleType | None,
+        scores: bool,
+    ) -> None:
         self._estimator = estimator
         self._columns = list(columns or ())
+        self._types = types
         self._frame = frame
         self._scores = scores
 
     def __call__(self, rows: list[Any], proba: bool = False) -> Any:
         """Predictions; class probabilities with `proba`, or always when the bundle asks for a classification."""
-        batch = self._batch(rows)
+        if self._frame is None or not _is_mixed(rows[0]):
+            return self._answers(self._batch(rows), len(rows), proba)
+        results: list[Any] = [None] * len(rows)
+        waiting = list(range(len(rows)))
+        while waiting:
+            frame, alike = to_frame(self._frame, [rows[number] for number in waiting], self._columns, self._types)
+            answers = self._answers(frame, len(alike), proba)
+            if len(alike) == len(rows):
+                return answers
+            for position, answer in zip(alike, answers, strict=True):
+                results[waiting[position]] = answer
+            done = frozenset(alike)
+            waiting = [number for position, number in enumerate(waiting) if position not in done]
+        return results
+
+    def _answers(self, batch: Any, count: int, proba: bool) -> Any:
         if not (proba or self._scores):
             result = rows_of(self._estimator.predict(batch))
-            squeezed = isinstance(result, np.ndarray) and result.ndim == 0 and len(rows) == 1
+            squeezed = isinstance(result, np.ndarray) and result.ndim == 0 and count == 1
             return result.reshape(1) if squeezed else result
         result = self._estimator.predict_proba(batch)
         if not isinstance(result, list):
@@ -94,16 +119,16 @@ class _Estimator:
     def _batch(self, rows: list[Any]) -> Any:
         if isinstance(rows[0], str):
             return rows
-        if isinstance(rows[0], tuple):
-            # Values of several types: an array of them all would turn the numbers into text.
-            if self._frame is not None:
-                return self._frame.DataFrame(rows, columns=self._columns)
-            return np.array(rows, dtype=object)
+        if _is_mixed(rows[0]):
+            # Without a data frame the values of several types stay what they are in an array of objects alone.
+            return np.array([tuple(row) for row in rows], dtype=object)
         batch = np.stack(rows)
-        if self._frame is None:
-            return batch
-        # Columns of numbers become numeric again in a batch of objects, as they were in training.
-        return self._frame.DataFrame(batch, columns=self._columns).infer_objects()
+        return batch if self._frame is None else self._frame.DataFrame(batch, columns=self._columns)
+
+
+def _is_mixed(row: Any) -> bool:
+    """Whether a row holds values of several types, and is no array of numbers."""
+    return isinstance(row, tuple) or (isinstance(row, np.ndarray) and row.dtype.hasobject)
 
 
 def _handle(
@@ -124,7 +149,9 @@ def _handle(
     scores = declared.get("task") == "classification" and has_proba
     if declared.get("top_k") and not has_proba:
         raise ModelLoadError("[output] top_k: needs a score for each class, but the model has no predict_proba")
-    predict = _Estimator(estimator, columns, frame, scores)
+    types = column_types(estimator, columns) if columns is not None and frame is not None else ()
+    holds_others = _selects_columns(estimator) or any(kind in _NOT_NUMERIC for kind in types)
+    predict = _Estimator(estimator, columns, types, frame, scores)
     width = getattr(estimator, "n_features_in_", None)
     return ModelHandle(
         name=name,
@@ -134,15 +161,23 @@ def _handle(
         input=TabularInput(
             columns=columns,
             width=int(width) if width is not None else None,
-            dtype="object" if frame is not None and _selects_columns(estimator) else "float64",
+            dtype="object" if frame is not None and holds_others else "float64",
         ),
         output=_scored(classes) if scores else OutputSpec(),
         path=path,
-        metadata={**metadata, **({"classes": classes} if classes is not None else {})},
+        metadata={**metadata, **_told(classes, types)},
         parameters=frozenset({"proba"} if has_proba else ()),
         warnings=tuple(notes),
         release=predict.close,
     )
+
+
+def _told(classes: list[Any] | None, types: Sequence[ColumnType | None]) -> dict[str, Any]:
+    """What the estimator itself says, beside what the bundle does."""
+    told: dict[str, Any] = {} if classes is None else {"classes": classes}
+    if any(types):
+        told["column_types"] = tuple(types)
+    return told
 
 
 def _unpickle(read: Callable[[Path], Any], path: Path) -> tuple[Any, list[str]]:
@@ -222,10 +257,11 @@ def _classes(estimator: Any) -> list[Any] | None:
     return None if classes is None else list(np.asarray(classes).tolist())
 
 
-def _selects_columns(estimator: Any) -> bool:
+def _selects_columns(estimator: Any, depth: int = 0) -> bool:
     """Whether some part treats columns differently by name, which is what text among the numbers needs."""
-    parts = [part for _, part in getattr(estimator, "steps", ())]
-    return hasattr(estimator, "transformers") or any(_selects_columns(part) for part in parts)
+    return hasattr(estimator, "transformers") or (
+        depth < MAX_DEPTH and any(_selects_columns(part, depth + 1) for part in inner_parts(estimator))
+    )
 
 
 def _pandas() -> ModuleType | None:

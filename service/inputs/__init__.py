@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from loaders.signature import ImageInput, InputSpec, TabularInput, TextInput
@@ -11,14 +12,19 @@ from service.inputs.rows import InputLimits, PreparedRow
 __all__ = ["InputLimits", "PreparedRow", "prepare"]
 
 
-def prepare(spec: InputSpec, instances: list[Any], limits: InputLimits) -> list[PreparedRow]:
+def prepare(
+    spec: InputSpec, instances: list[Any], limits: InputLimits, column_types: Sequence[str | None] = ()
+) -> list[PreparedRow]:
     """One prepared row per instance, in order; all or nothing.
+
+    column_types: what a model of a table that holds more than numbers knows of its columns, "number", "numeric",
+    "boolean" or "text", and None where it knows nothing; empty when it knows nothing of any.
 
     instances: at least one; JSON values as Python objects, or `bytes` for an uploaded picture.
     Raises InvalidInput with the places that are wrong, TooLarge or UnsupportedMedia.
     """
     if isinstance(spec, TabularInput):
-        return tabular.prepare(spec, instances)
+        return tabular.prepare(spec, instances, column_types)
     if isinstance(spec, TextInput):
         return text.prepare(spec, instances, limits.max_text_chars)
     if isinstance(spec, ImageInput):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -15,15 +15,27 @@ from service.inputs.rows import PreparedRow, name_of_type, raise_if_any
 
 _FLOAT64 = np.dtype(np.float64)
 
-# A column name from a request is shown in the message about it, but only so much of it.
+# Of the model's own column names, so many are shown in a message, and so much of each.
+_MAX_LISTED = 5
 _MAX_NAME_CHARS = 40
 
+# By the type of a column: the types of its values, and what they are called.
+_NUMBERS = frozenset({int, float})
+_ALLOWED: dict[str | None, tuple[frozenset[type], str]] = {
+    "number": (_NUMBERS, "a number"),
+    "numeric": (_NUMBERS | {bool}, "a number or a boolean"),
+    "boolean": (frozenset({bool}), "true or false"),
+    "text": (frozenset({str}), "a string"),
+    None: (_NUMBERS | {bool, str}, "a number, a string or a boolean"),
+}
 
-def prepare(spec: TabularInput, instances: list[Any]) -> list[PreparedRow]:
+
+def prepare(spec: TabularInput, instances: list[Any], column_types: Sequence[str | None] = ()) -> list[PreparedRow]:
     """One row per instance; its payload is (width,) of `spec.dtype`, or a tuple of values for "object".
 
     Without a declared width the first row sets it for the whole request. In an "object" row a null stays None,
-    because what stands for a missing text is the estimator's choice.
+    because what stands for a missing text is the estimator's choice. column_types: for "object" rows, see
+    `service.inputs.prepare`.
     Raises InvalidInput with the row and column of what is wrong.
     """
     if spec.columns is not None and any(type(row) is dict for row in instances):
@@ -31,7 +43,7 @@ def prepare(spec: TabularInput, instances: list[Any]) -> list[PreparedRow]:
     width = _width(spec, instances)
     raise_if_any(_shape_faults(spec, instances, width))
     if spec.dtype == "object":
-        raise_if_any(_value_faults(instances, allow_null=spec.allow_null))
+        raise_if_any(_value_faults(instances, column_types or (None,) * width, allow_null=spec.allow_null))
         return [PreparedRow(tuple(row), shape_key=("o", width)) for row in instances]
 
     # One array for all rows costs a fraction of one for each; the rows are views that share it.
@@ -74,16 +86,15 @@ def _number_faults(rows: list[list[Any]], dtype: np.dtype[Any], *, allow_null: b
                 yield Fault(f"instances[{i}][{j}]", msg)
 
 
-def _value_faults(rows: list[list[Any]], *, allow_null: bool) -> Iterator[Fault]:
+def _value_faults(rows: list[list[Any]], column_types: Sequence[str | None], *, allow_null: bool) -> Iterator[Fault]:
+    columns = [_ALLOWED[kind] for kind in column_types]
     for i, row in enumerate(rows):
-        for j, value in enumerate(row):
-            if type(value) in (str, bool):
+        for j, (value, (allowed, name)) in enumerate(zip(row, columns, strict=True)):
+            if value is None and allow_null:
                 continue
-            if type(value) in (list, dict) or (value is None and not allow_null):
-                yield Fault(
-                    f"instances[{i}][{j}]", f"must be a number, a string or a boolean, not {name_of_type(value)}"
-                )
-            elif (msg := fault_in(value, _FLOAT64, allow_null=allow_null)) is not None:
+            if type(value) not in allowed:
+                yield Fault(f"instances[{i}][{j}]", f"must be {name}, not {name_of_type(value)}")
+            elif type(value) in _NUMBERS and (msg := fault_in(value, _FLOAT64)) is not None:
                 yield Fault(f"instances[{i}][{j}]", msg)
 
 
@@ -106,9 +117,16 @@ def _column_faults(columns: tuple[str, ...], instances: list[Any]) -> Iterator[F
             for name in columns:
                 if name not in row:
                     yield Fault(f"instances[{i}]", f"lacks the column {_shown(name)}")
-            for name in row:
-                if name not in known:
-                    yield Fault(f"instances[{i}]", f"has the column {_shown(name)}, which the model does not know")
+            unknown = sum(name not in known for name in row)
+            if unknown:
+                # Their names are the caller's own text, which is not repeated; the model's own are told.
+                which = "a column" if unknown == 1 else f"{unknown} columns"
+                yield Fault(f"instances[{i}]", f"has {which} that the model does not know; it knows {_listed(columns)}")
+
+
+def _listed(columns: tuple[str, ...]) -> str:
+    more = f" and {len(columns) - _MAX_LISTED} more" if len(columns) > _MAX_LISTED else ""
+    return ", ".join(map(_shown, columns[:_MAX_LISTED])) + more
 
 
 def _shown(name: str) -> str:
