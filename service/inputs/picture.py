@@ -13,6 +13,7 @@ from typing import Any
 from PIL import ExifTags, Image
 
 from service.errors import InvalidInput, JitneyError, TooLarge, UnsupportedMedia
+from service.inputs import png
 from service.inputs.colour import to_rgb
 
 # JPEG cannot be longer, and the filter of a resize takes memory in proportion to the side.
@@ -60,6 +61,8 @@ def decode(data: bytes, *, max_pixels: int, side_to_keep: int | None, loc: str) 
     try:
         with _open(data, kind, max_pixels) as file:
             _check_size(file, max_pixels, loc)
+            if kind == "PNG" and not png.is_whole(data):
+                raise InvalidInput.at(loc, "is a truncated or corrupt image (PNG)")
             if kind == "JPEG" and side_to_keep is not None:
                 _let_shrink(file, side_to_keep)
             file.load()

@@ -5,6 +5,7 @@ import contextlib
 import io
 import struct
 import sys
+import time
 import zlib
 from typing import Any
 
@@ -13,11 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from loaders.errors import MissingDependencyError
 from loaders.signature import ImageInput
 from service.errors import InvalidInput, JitneyError, TooLarge, UnsupportedMedia
-from service.inputs import InputLimits, image, prepare
+from service.inputs import InputLimits, image, png, prepare
 
 # Pillow warns of a faulty file and reads on, unless warnings are errors: here it must behave as it does in a server.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:PIL")
@@ -169,10 +171,45 @@ def test_a_truncated_file_is_refused(kind, keep):
         pixels(data[: max(12, int(len(data) * keep))])
 
 
+@pytest.mark.parametrize("kind", ALL_TYPES)
+@pytest.mark.parametrize("picture", [noise(64, 64), smooth(90, 60)])
+def test_a_file_without_its_last_ten_bytes_is_refused(kind, picture):
+    with pytest.raises(InvalidInput, match="truncated or corrupt image"):
+        pixels(encoded(picture, kind)[:-10])
+
+
+@pytest.mark.parametrize("missing", [1, 4, 12, 20, 24])
+def test_a_png_without_its_end_is_refused(missing):
+    with pytest.raises(InvalidInput, match="truncated or corrupt image"):
+        pixels(encoded(smooth(90, 60))[:-missing])
+
+
+@pytest.mark.parametrize("name", [b"IHDR", b"tEXt", b"IDAT", b"IEND"])
+def test_a_png_with_a_wrong_checksum_of_any_chunk_is_refused(name):
+    info = PngInfo()
+    info.add_text("a", "b")
+    data = bytearray(encoded(smooth(90, 60), pnginfo=info))
+    start = data.index(name) - 4
+    data[start + 8 + int.from_bytes(data[start : start + 4])] ^= 1  # the pixels themselves are whole
+    with pytest.raises(InvalidInput, match="truncated or corrupt image"):
+        pixels(bytes(data))
+
+
+def test_what_follows_the_end_of_a_png_does_not_count():
+    np.testing.assert_array_equal(pixels(encoded(red_and_blue()) + b"\0" * 9), np.asarray(red_and_blue()))
+
+
+def test_a_png_of_very_many_chunks_is_refused_before_they_cost_time():
+    data = encoded(red_and_blue())
+    empty = struct.pack(">I4sI", 0, b"IDAT", zlib.crc32(b"IDAT"))
+    with pytest.raises(InvalidInput, match="truncated or corrupt image"):
+        pixels(data[:-12] + empty * png.MAX_CHUNKS + data[-12:])
+
+
 def test_a_jpeg_without_its_last_bytes_and_a_png_with_a_wrong_checksum_are_refused():
-    jpeg, png = encoded(noise(64, 64), "JPEG"), bytearray(encoded(noise(64, 64)))
-    png[png.index(b"IDAT") + 20] ^= 0xFF
-    for data in (jpeg[:-10], bytes(png)):
+    jpeg, damaged = encoded(noise(64, 64), "JPEG"), bytearray(encoded(noise(64, 64)))
+    damaged[damaged.index(b"IDAT") + 20] ^= 0xFF
+    for data in (jpeg[:-10], bytes(damaged)):
         with pytest.raises(InvalidInput, match="truncated or corrupt image"):
             pixels(data)
 
@@ -263,6 +300,22 @@ def test_of_an_animation_only_the_first_frame_counts(kind):
     options = {"lossless": True} if kind == "WEBP" else {}
     data = encoded(frames[0], kind, save_all=True, append_images=frames[1:], **options)
     assert (pixels(data) == (255, 0, 0)).all()
+
+
+def test_two_thousand_frames_cost_no_more_than_one():
+    frames = [Image.new("RGB", (8, 8), (number % 256, 0, 0)) for number in range(255, 2255)]
+    one, many = encoded(frames[0], "GIF"), encoded(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    assert len(many) > 100 * len(one)
+
+    def cost(data: bytes) -> float:
+        started_at = time.process_time()
+        for _ in range(20):
+            pixels(data)
+        return time.process_time() - started_at
+
+    cost(one)
+    assert cost(many) < 20 * cost(one)
+    np.testing.assert_array_equal(pixels(many), pixels(one))
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
