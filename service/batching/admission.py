@@ -47,15 +47,15 @@ class Inbox(Protocol):
 class Arrival:
     """One request that is being read or prepared. Releasing it twice is harmless."""
 
-    __slots__ = ("_admission", "counted")
+    __slots__ = ("belongs_to", "counted")
 
     def __init__(self, admission: Admission) -> None:
-        self._admission = admission
+        self.belongs_to = admission
         self.counted = True
 
     def release(self) -> None:
         """The request will not reach the queue: nobody needs to wait for it."""
-        self._admission.dismiss(self)
+        self.belongs_to.dismiss(self)
 
 
 class Admission:
@@ -105,6 +105,11 @@ class Admission:
         with self._lock:
             self.on_the_way += 1
         return Arrival(self)
+
+    def check_own(self, arrival: Arrival) -> None:
+        """Raise ValueError for what `announce` did not give: counting it would keep others waiting."""
+        if not isinstance(arrival, Arrival) or arrival.belongs_to is not self:
+            raise ValueError("arrival must be what announce() of this batcher gave")
 
     def dismiss(self, arrival: Arrival) -> None:
         """Undo `announce` for a request that never reached the queue."""

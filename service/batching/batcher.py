@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import queue
 import threading
 import time
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from service.batching import checks
 from service.batching.admission import Admission, Arrival, Inbox, Signal, WorkerState
 from service.batching.lanes import Lanes
 from service.batching.listeners import NullListener
@@ -50,7 +50,8 @@ class ThreadedBatcher:
     """Batches the rows of many threads into calls of one function, made by one worker thread.
 
     `predict(rows)` gets a list of 1 to `max_batch_size` rows and gives one result per row, in order; rows submitted
-    under a `key` reach `predict(rows, key)`, and only rows of equal keys share a batch. A batch leaves when
+    under a `key` reach `predict(rows, key)`, and only rows whose keys are equal and of the same type share a batch (so
+    1 and True do not). A batch leaves when
     `max_batch_size` rows wait, when `max_batch_tokens` is used up (rows times longest row), when its oldest row has
     waited `max_batch_latency_s` since `submit`, or on `close`; `policy="eager"` also lets it leave as soon as the
     worker is free. `scheduler`: "fifo", "length_aware", "grouped" or a registered name. `max_queue_size`: rows
@@ -87,12 +88,12 @@ class ThreadedBatcher:
         clock: Callable[[], float] = time.monotonic,
         inbox: Inbox | None = None,
     ) -> None:
-        _check("max_batch_size", max_batch_size, 1)
-        _check("max_queue_size", max_queue_size, 1)
-        _check("max_batch_latency_s", max_batch_latency_s, 0)
-        _check("default_timeout_s", default_timeout_s, 0)
+        max_batch_size = checks.whole("max_batch_size", max_batch_size)
+        max_queue_size = checks.whole("max_queue_size", max_queue_size)
+        max_batch_latency_s = checks.seconds("max_batch_latency_s", max_batch_latency_s)
+        default_timeout_s = checks.seconds("default_timeout_s", default_timeout_s)
         if max_batch_tokens is not None:
-            _check("max_batch_tokens", max_batch_tokens, 1)
+            max_batch_tokens = checks.whole("max_batch_tokens", max_batch_tokens)
         self._predict = predict
         self._max_batch_latency_s = max_batch_latency_s
         self._default_timeout_s = default_timeout_s
@@ -158,7 +159,7 @@ class ThreadedBatcher:
 
     def wait_started(self, timeout_s: float) -> bool:
         """Wait until rows are taken, or never will be: the start has ended, well or not; False after `timeout_s`."""
-        return self._admission.started.wait(timeout_s)
+        return self._admission.started.wait(min(timeout_s, threading.TIMEOUT_MAX))
 
     def close(self, timeout_s: float = 30.0) -> bool:
         """Take no new work, answer everything that was admitted, and stop the worker thread.
@@ -178,7 +179,7 @@ class ThreadedBatcher:
         self._inbox.put(Signal.STOP)
         if thread is threading.current_thread():
             return False
-        thread.join(timeout_s)
+        thread.join(min(timeout_s, threading.TIMEOUT_MAX))
         if thread.is_alive():
             self._admission.advance(WorkerState.DEAD)
             self._admission.fail_everyone("the batcher was closed before the model answered")
@@ -196,7 +197,8 @@ class ThreadedBatcher:
         """One result per row, in the order of `rows`; blocks until they are there.
 
         Raises QueueFull, NotReady, Draining or WorkerDead when nothing was queued; DeadlineExceeded after
-        `timeout_s` seconds; a PredictionFailed naming the rows when the model failed on them.
+        `timeout_s` seconds; a PredictionFailed naming the rows when the model failed on them; ValueError when an
+        argument is wrong, and RuntimeError on the worker thread, which would wait for itself.
         """
         return self._served(rows, timeout_s, key, lengths).results
 
@@ -223,10 +225,12 @@ class ThreadedBatcher:
         """Call `run` on the worker thread, between two batches, and return what it returns.
 
         What it raises is raised here. After `timeout_s` seconds DeadlineExceeded is raised; the call itself still takes
-        place, or goes on. No batch runs meanwhile. Not for the worker thread itself, which would wait for itself.
+        place, or goes on. No batch runs meanwhile. Raises RuntimeError on the worker thread, which would wait for
+        itself.
         """
+        self._refuse_worker()
         began = self._clock()
-        patience_s = self._default_timeout_s if timeout_s is None else timeout_s
+        patience_s = self._patience_s(timeout_s)
         job = Job(run)
         self._admission.post(job)
         while not job.done.wait(max(0.0, min(began + patience_s - self._clock(), LONGEST_WAIT_S))):
@@ -271,8 +275,11 @@ class ThreadedBatcher:
         is_gone: Callable[[], bool] | None = None,
     ) -> Ticket:
         """The whole way of a request on its own thread; returns it with its results, or raises."""
-        deadline = self._clock() + (self._default_timeout_s if timeout_s is None else timeout_s)
+        if arrival is not None:
+            self._admission.check_own(arrival)
         try:
+            self._refuse_worker()
+            deadline = self._clock() + self._patience_s(timeout_s)
             ticket = self._ticket(rows, lengths, key, deadline)
             if not ticket.rows:
                 return ticket
@@ -297,14 +304,22 @@ class ThreadedBatcher:
 
     def _ticket(self, rows: Sequence[Any], lengths: Sequence[int] | None, key: Hashable, deadline: float) -> Ticket:
         """Everything that can be wrong with a request is found here, on its own thread, and not on the worker's."""
-        if math.isnan(deadline):
-            raise ValueError("timeout_s must be a number of seconds, not NaN")
-        hash(key)
-        if lengths is None:
-            lengths = [1] * len(rows) if self._length_of is None else [self._length_of(row) for row in rows]
-        elif len(lengths) != len(rows):
-            raise ValueError(f"lengths must be as many as rows: {len(lengths)} for {len(rows)} rows")
+        count = len(rows)
+        if lengths is None and self._length_of is not None:
+            lengths = [self._length_of(row) for row in rows]
+        lengths = [1] * count if lengths is None else checks.row_lengths(lengths, count)
         return Ticket.of(rows, lengths, key=key, deadline=deadline)
+
+    def _patience_s(self, timeout_s: float | None) -> float:
+        return self._default_timeout_s if timeout_s is None else checks.patience("timeout_s", timeout_s)
+
+    def _refuse_worker(self) -> None:
+        """Nothing that waits for the worker thread can be called on it."""
+        if self._worker.thread_id == threading.get_ident():
+            raise RuntimeError(
+                "the worker thread called its own batcher and would wait for itself: "
+                "call the function directly, or from another thread"
+            )
 
     def _call(self, key: Hashable, rows: list[Any]) -> Any:
         return self._predict(rows) if key is None else self._predict(rows, key)
@@ -333,8 +348,3 @@ def _named(failure: BaseException, rows: Sequence[int]) -> BaseException:
     if isinstance(failure, PredictionFailed):
         failure.rows = tuple(sorted(rows))
     return failure
-
-
-def _check(name: str, value: float, least: float) -> None:
-    if isinstance(value, bool) or not value >= least:
-        raise ValueError(f"{name} must be at least {least}, not {value!r}")

@@ -13,7 +13,7 @@ from itertools import islice
 
 from service.batching.policy import BatchLimits, BatchPolicy
 from service.batching.schedulers import Fifo, Scheduler
-from service.batching.tickets import FlushReason, Row, Ticket
+from service.batching.tickets import FlushReason, LaneName, Row, Ticket
 
 # How often in a row a scheduler may leave out the row whose turn it is.
 MAX_PASSES = 16
@@ -22,14 +22,19 @@ MAX_PASSES = 16
 class Lane:
     """The waiting requests of one compatibility key. `quantum`: rows a request may send before it queues again."""
 
-    def __init__(self, key: Hashable, quantum: int) -> None:
-        self.key = key
+    def __init__(self, name: LaneName, quantum: int) -> None:
+        self.name = name
         self.rows = 0
         self._quantum = quantum
         self._turns: OrderedDict[Ticket, None] = OrderedDict()
         self._arrivals: OrderedDict[Ticket, None] = OrderedDict()
         self._front: Row | None = None  # the row whose turn it was when a batch was last chosen
         self._passes = 0  # batches that left without it
+
+    @property
+    def key(self) -> Hashable:
+        """The key of its first caller; those of the others are equal to it."""
+        return self.name.key
 
     def __repr__(self) -> str:
         return f"<Lane {self.key!r} rows={self.rows} requests={len(self._turns)}>"
@@ -141,10 +146,11 @@ class Lanes:
         self._quantum = quantum
         self._latency_s = latency_s
         self._policy = policy
-        self._lanes: dict[Hashable, Lane] = {}
+        self._lanes: dict[Lane, None] = {}
+        self._by_name: dict[LaneName, Lane] = {}
 
     def __repr__(self) -> str:
-        return f"<Lanes {list(self._lanes.values())!r}>"
+        return f"<Lanes {list(self._lanes)!r}>"
 
     def __bool__(self) -> bool:
         return bool(self._lanes)
@@ -153,25 +159,30 @@ class Lanes:
         """Put a request into its lane, unless its caller has gone; the lane is made for the first of its kind."""
         if ticket.over:
             return
-        lane = self._lanes.get(ticket.key)
+        lane = self._by_name.get(ticket.lane)
         if lane is None:
-            lane = self._lanes[ticket.key] = Lane(ticket.key, self._quantum)
+            lane = self._by_name[ticket.lane] = Lane(ticket.lane, self._quantum)
+        self._lanes[lane] = None
         lane.add(ticket)
 
     def drop_expired(self, now: float) -> None:
         """Forget what nobody waits for any more."""
-        for lane in list(self._lanes.values()):
+        for lane in list(self._lanes):
             lane.drop(now)
             self.tidy(lane)
 
     def tidy(self, lane: Lane) -> None:
         """Remove a lane that has emptied; keys are made from requests, so empty lanes must not pile up."""
-        if lane.rows == 0:
-            self._lanes.pop(lane.key, None)
+        if lane.rows == 0 and lane in self._lanes:
+            del self._lanes[lane]
+            # Lanes live by their identity: a key that changes its mind about what it equals must not remove another's.
+            other = self._by_name.pop(lane.name, None)
+            if other is not None and other is not lane:
+                self._by_name[other.name] = other
 
     def oldest(self) -> Ticket | None:
         """The request that has waited longest."""
-        waiting = [ticket for lane in self._lanes.values() if (ticket := lane.oldest()) is not None]
+        waiting = [ticket for lane in self._lanes if (ticket := lane.oldest()) is not None]
         return min(waiting, key=lambda ticket: ticket.enqueued_at, default=None)
 
     def due_at(self) -> float | None:
@@ -184,7 +195,7 @@ class Lanes:
     ) -> tuple[Lane, FlushReason] | None:
         """The lane that sends a batch now and why: of those that may, the one whose front row queued first."""
         best: tuple[float, Lane, FlushReason] | None = None
-        for lane in self._lanes.values():
+        for lane in self._lanes:
             reason = self._reason(lane, now, limits, draining=draining, on_the_way=on_the_way)
             if reason is not None:
                 turn_at = lane.next_turn().turn_at

@@ -75,6 +75,33 @@ class Row:
     length: int = 1
 
 
+class LaneName:
+    """A caller's key as the worker sees it: hashed once, where the caller is, and never raising when it is compared.
+
+    Keys are the same when they are of one type and equal. So whatever a key's own `__eq__` does, only rows of keys of
+    its own kind may find themselves in one lane with it, or without company.
+    """
+
+    __slots__ = ("_hash", "key")
+
+    def __init__(self, key: Hashable) -> None:
+        self.key = key
+        self._hash = hash(key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LaneName) or self._hash != other._hash:
+            return False
+        if self.key is other.key:
+            return True
+        try:
+            return type(self.key) is type(other.key) and bool(self.key == other.key)
+        except Exception:
+            return False
+
+
 @dataclass(slots=True, eq=False)
 class Ticket:
     """One request while it is in the batcher; it needs no lock of its own.
@@ -88,7 +115,7 @@ class Ticket:
     send before it must queue again, `unserved` how many rows the lane counts for it.
     """
 
-    key: Hashable
+    lane: LaneName
     deadline: float
     results: list[Any]
     batches: list[BatchInfo | None]
@@ -119,11 +146,23 @@ class Ticket:
         """
         count = len(payloads)
         ticket = cls(
-            key, deadline, [None] * count, [None] * count, count, count, enqueued_at=enqueued_at, turn_at=enqueued_at
+            LaneName(key),
+            deadline,
+            [None] * count,
+            [None] * count,
+            count,
+            count,
+            enqueued_at=enqueued_at,
+            turn_at=enqueued_at,
         )
         for index in range(count):
             ticket.rows[index] = Row(ticket, index, payloads[index], lengths[index])
         return ticket
+
+    @property
+    def key(self) -> Hashable:
+        """What the caller gave: rows share a batch with rows of equal keys only."""
+        return self.lane.key
 
     @property
     def over(self) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import logging
 import queue
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
+from service.batching import checks
 from service.batching.admission import Admission, Inbox, Message, Signal, WorkerState
 from service.batching.ceiling import Ceiling
 from service.batching.faults import FaultKind, log_error
@@ -84,6 +86,7 @@ class Worker:
         self._patience_s = IDLE_WAIT_S
         self._jobs: list[Job] = []
         self._draining = False
+        self.thread_id: int | None = None  # of the thread that is in `run`
         self.ceiling = Ceiling(max_batch_size)
         self.row_s = 0.0
         self.busy_since: float | None = None
@@ -91,6 +94,7 @@ class Worker:
 
     def run(self) -> None:
         """Load, serve until told to stop, and leave nobody waiting whatever happens."""
+        self.thread_id = threading.get_ident()
         try:
             if self._on_start is not None:
                 self._on_start()
@@ -107,6 +111,8 @@ class Worker:
             self._end(WorkerState.STOPPED, None)
             if self._on_stop is not None:
                 self._tell(self._on_stop)
+        finally:
+            self.thread_id = None  # the system may give its number to another thread
 
     def _end(self, state: WorkerState, cause: BaseException | None) -> None:
         self._admission.advance(state, cause=cause)
@@ -225,7 +231,14 @@ class Worker:
         del rows, outcomes
 
     def _padded(self, key: Hashable, longest: int) -> int:
-        return longest if self._padded_length is None else self._padded_length(key, longest)
+        """To what length the model padded the batch; the longest row's where that is not told, or is nonsense."""
+        if self._padded_length is None:
+            return longest
+        try:
+            return checks.whole("padded_length", self._padded_length(key, longest), longest)
+        except Exception as error:
+            log_error(_log, logging.ERROR, "padded_length() failed; the longest row's length is used", error=error)
+            return longest
 
     def _deliver(self, lane: Lane, rows: list[Row], outcomes: Outcomes, info: BatchInfo) -> None:
         if outcomes.runs == 1:

@@ -62,6 +62,7 @@ class Core:
         listener: Any = None,
         inbox: Callable[[FakeClock], FakeInbox] = FakeInbox,
         on_start: Callable[[], None] | None = None,
+        padded_length: Callable[[Hashable, int], int] | None = None,
     ) -> None:
         self.clock = FakeClock()
         self.inbox = inbox(self.clock)
@@ -86,6 +87,7 @@ class Core:
             max_batch_tokens=max_batch_tokens,
             listener=self.listener,
             on_start=on_start,
+            padded_length=padded_length,
             clock=self.clock,
         )
         # The door is open before the worker's first step, so that a test can fill the queue ahead of it.

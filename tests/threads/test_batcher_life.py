@@ -8,6 +8,7 @@ import time
 import weakref
 from typing import Any
 
+import numpy as np
 import pytest
 from support.callers import Callers
 from support.models import GUARD_S, GatedModel
@@ -245,13 +246,69 @@ def test_a_request_that_is_wrong_is_refused_on_its_own_thread() -> None:
             batcher.submit([1], key=["not hashable"])  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="lengths must be as many as rows"):
             batcher.submit([1, 2], lengths=[1])
-        with pytest.raises(ValueError, match="NaN"):
-            batcher.submit([1], float("nan"))
+        for wrong in (None, -5, 0, float("nan"), 1.5, 1.0, True, "1", 2**63, object()):
+            with pytest.raises(ValueError, match=r"lengths\[1\] must be an integer of at least 1"):
+                batcher.submit([1, 2], lengths=[np.int32(1), wrong])  # type: ignore[list-item]
+        for timeout_s in (float("nan"), "5", True):
+            with pytest.raises(ValueError, match="timeout_s must be a number of seconds"):
+                batcher.submit([1], timeout_s)  # type: ignore[arg-type]
+            with pytest.raises(ValueError, match="timeout_s must be a number of seconds"):
+                batcher.call(lambda: None, timeout_s)  # type: ignore[arg-type]
         assert batcher.submit([1], float("inf"), key="k") == [1]
         with pytest.raises(DeadlineExceeded):
             batcher.submit([1], -5.0)
         assert batcher.submit([]) == []
         assert batcher.status().alive
+
+
+@pytest.mark.parametrize("measured", [None, 0, 1.5, True])
+def test_a_measured_length_is_checked_like_a_given_one(measured: Any) -> None:
+    with ThreadedBatcher(lambda rows: rows, max_batch_latency_s=0.0, length_of=lambda _: measured) as batcher:
+        with pytest.raises(ValueError, match=r"lengths\[0\] must be an integer"):
+            batcher.submit([1])
+        assert batcher.submit([1], lengths=[1]) == [1]
+
+
+def test_an_arrival_of_another_batcher_is_refused_and_counts_nowhere() -> None:
+    with ThreadedBatcher(lambda rows: rows, policy="eager") as one, ThreadedBatcher(lambda rows: rows) as other:
+        arrival = other.announce()
+        for wrong in (arrival, "an arrival"):
+            with pytest.raises(ValueError, match="what announce"):
+                one.ask([1], arrival=wrong)  # type: ignore[arg-type]
+        assert one.status().queued == 0
+        assert " on_the_way=0 " in repr(one)
+        assert one.submit([1]) == [1]
+        arrival.release()
+
+
+@pytest.mark.parametrize("way", ["submit", "ask", "call"])
+def test_the_worker_thread_cannot_wait_for_itself(way: str) -> None:
+    batcher: ThreadedBatcher
+
+    def predict(rows: list[Any]) -> list[Any]:
+        if rows == ["inner"]:
+            return rows
+        arrival = batcher.announce()
+        if way == "ask":
+            batcher.ask(["inner"], arrival=arrival)
+        arrival.release()
+        return batcher.submit(["inner"]) if way == "submit" else [batcher.call(lambda: "inner")]
+
+    with ThreadedBatcher(predict, max_batch_latency_s=0.0) as batcher:
+        began = time.monotonic()
+        with pytest.raises(ModelFailed) as caught:
+            batcher.submit(["outer"], GUARD_S)
+        assert time.monotonic() - began < GUARD_S / 2
+        assert "would wait for itself" in str(caught.value.__cause__)
+        assert " on_the_way=0 " in repr(batcher)
+        assert batcher.submit(["inner"]) == ["inner"]
+
+
+def test_a_wait_may_be_without_end() -> None:
+    with ThreadedBatcher(lambda rows: rows, max_batch_latency_s=0.0, default_timeout_s=float("inf")) as batcher:
+        assert batcher.submit([1]) == [1]
+        assert batcher.wait_started(float("inf"))
+    assert batcher.close(float("inf"))
 
 
 def test_lengths_are_measured_where_they_are_not_given() -> None:
@@ -302,7 +359,19 @@ def test_status_tells_how_long_a_batch_has_been_running_and_how_long_rows_have_w
     [
         {"max_batch_size": 0},
         {"max_batch_size": True},
+        {"max_batch_size": 1.5},
+        {"max_batch_size": 8.0},
+        {"max_batch_size": "8"},
+        {"max_batch_size": None},
+        {"max_batch_size": 2**63},
         {"max_queue_size": 0},
+        {"max_queue_size": 10.5},
+        {"max_batch_tokens": 1.5},
+        {"max_batch_tokens": "8"},
+        {"max_batch_latency_s": "0.1"},
+        {"max_batch_latency_s": None},
+        {"max_batch_latency_s": True},
+        {"default_timeout_s": "30"},
         {"max_batch_latency_s": -1},
         {"max_batch_latency_s": float("nan")},
         {"default_timeout_s": -1},

@@ -94,7 +94,7 @@ def test_lanes_forget_requests_that_are_over_while_a_bulk_request_is_still_waiti
 
     def look(call: object) -> float:
         nonlocal most
-        most = max(most, max((len(lane._arrivals) for lane in core.worker._lanes._lanes.values()), default=0))
+        most = max(most, max((len(lane._arrivals) for lane in core.worker._lanes._lanes), default=0))
         return 1.0
 
     core = Core(max_batch_size=2, latency_s=1.0, service_s=look)
