@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
 import sys
 import types
 import warnings
@@ -264,6 +265,24 @@ def test_a_class_from_the_training_script_is_named_with_what_to_do(
     monkeypatch.delattr(main, "Doubler")
     with pytest.raises(ModelLoadError, match=r"module __main__ has no 'Doubler'.*move it to a module"):
         load_model(path, allow_pickle=True)
+
+
+def test_a_model_saved_by_a_script_with_a_class_of_its_own_names_that_class(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import pickle\n"
+        "from sklearn.base import BaseEstimator, TransformerMixin\n"
+        "from sklearn.linear_model import LinearRegression\n"
+        "from sklearn.pipeline import make_pipeline\n"
+        "class Halver(TransformerMixin, BaseEstimator):\n"
+        "    def fit(self, X, y=None): return self\n"
+        "    def transform(self, X): return X\n"
+        "model = make_pipeline(Halver(), LinearRegression()).fit([[0.0], [1.0]], [0, 1])\n"
+        "pickle.dump(model, open('model.pkl', 'wb'))\n"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", str(script)], cwd=tmp_path, check=True)
+    with pytest.raises(ModelLoadError, match=r"'model.pkl': module __main__ has no 'Halver'.*can be imported"):
+        load_model(tmp_path / "model.pkl", allow_pickle=True)
 
 
 def test_a_class_that_was_removed_from_its_module_is_named(tmp_path: Path) -> None:
