@@ -1,0 +1,59 @@
+"""Batches come in ever-new shapes; memory must not grow with them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from model_makers import make_tokenizer, token_onnx
+
+from loaders import load_model
+
+WARM_CALLS = 200
+CALLS = 1000
+MOST_GROWTH = 0.10
+
+# In a process of its own: what other tests leave behind, and give back, would be counted too.
+MEASURE = """
+import random, sys
+from loaders import load_model
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1])
+
+handle = load_model(sys.argv[1], device="cpu")
+rng = random.Random(1)
+texts = [handle.input.encode("good " * length) for length in range(1, int(sys.argv[4]))]
+
+def call():
+    rows = rng.choices(texts, k=rng.randrange(1, 33))
+    assert len(handle.predict_batch(rows)) == len(rows)
+
+for _ in range(int(sys.argv[2])):
+    call()
+before = resident()
+for _ in range(int(sys.argv[3]) - int(sys.argv[2])):
+    call()
+print(resident() / before - 1)
+"""
+
+
+@pytest.mark.parametrize("fmt", ["onnx", "transformers"])
+def test_memory_does_not_grow_with_ever_new_shapes(tmp_path: Path, sentiment: Path, fmt: str) -> None:
+    model = token_onnx(tmp_path, make_tokenizer()) if fmt == "onnx" else sentiment
+    longest = 400 if fmt == "onnx" else 30
+    command = [sys.executable, "-c", MEASURE, str(model), str(WARM_CALLS), str(CALLS), str(longest)]
+    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=Path(__file__).parents[2], env=environ, check=True
+    )
+    assert float(done.stdout) < MOST_GROWTH
+
+
+def test_onnxruntime_keeps_no_plan_for_every_shape_it_has_seen(digits_onnx: Path) -> None:
+    handle: Any = load_model(digits_onnx, device="cpu")
+    assert handle.predict._session.get_session_options().enable_mem_pattern is False
