@@ -112,8 +112,8 @@ class Lane:
         """The rows that arrival order would send next: those that answer for a scheduler that fails."""
         return list(islice(self.in_order(), limits.max_rows))
 
-    def is_over_tokens(self, limits: BatchLimits) -> bool:
-        """Whether the rows at the front already use up the token budget."""
+    def uses_up_tokens(self, limits: BatchLimits) -> bool:
+        """Whether the rows at the front use up the token budget, exactly or beyond it: no further row can join them."""
         if limits.max_tokens is None:
             return False
         longest = 0
@@ -196,11 +196,13 @@ class Lanes:
         """The lane that sends a batch now and why: of those that may, the one whose front row queued first."""
         best: tuple[float, Lane, FlushReason] | None = None
         for lane in self._lanes:
+            # Lanes are nearly in the order of their turns, so that of many only the first are judged in full.
+            turn_at = lane.next_turn().turn_at
+            if best is not None and turn_at >= best[0]:
+                continue
             reason = self._reason(lane, now, limits, draining=draining, on_the_way=on_the_way)
             if reason is not None:
-                turn_at = lane.next_turn().turn_at
-                if best is None or turn_at < best[0]:
-                    best = (turn_at, lane, reason)
+                best = (turn_at, lane, reason)
         return None if best is None else best[1:]
 
     def _reason(
@@ -209,7 +211,7 @@ class Lanes:
         oldest = lane.oldest()
         if oldest is None:
             return None
-        if lane.is_over_tokens(limits):
+        if lane.uses_up_tokens(limits):
             return FlushReason.TOKENS
         if lane.rows >= limits.max_rows:
             return FlushReason.SIZE

@@ -13,7 +13,7 @@ class FlushReason(StrEnum):
     """Why a batch left when it did; the values are metric labels."""
 
     SIZE = "size"  # the lane held as many rows as a batch may have
-    TOKENS = "tokens"  # the next row would have broken the token budget
+    TOKENS = "tokens"  # the rows at the front use up the token budget, exactly or beyond it
     LATENCY = "latency"  # the oldest row had waited its full time
     IDLE = "idle"  # eager policy: the worker was free and nobody was on the way
     DRAIN = "drain"  # the batcher is closing
@@ -25,7 +25,8 @@ class BatchInfo:
 
     `size`: rows. `started_at`: clock reading when the model was called. `model_s`: seconds in the model, extra
     runs included. `runs`: model calls, 1 unless the batch was split. `tokens`: sum of the rows' own lengths.
-    `padded_length`: the longest row, tokens; the batch cost `size * padded_length`.
+    `padded_length`: what the model padded its rows to, tokens: the longest of them, or more where it rounds up; the batch
+    cost `size * padded_length`.
     """
 
     batch_id: int

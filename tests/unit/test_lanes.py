@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from support.core import Core
 
-from service.batching.lanes import MAX_PASSES
-from service.batching.policy import BatchLimits
-from service.batching.tickets import Row
+from service.batching.lanes import MAX_PASSES, Lanes
+from service.batching.policy import BatchLimits, BatchPolicy
+from service.batching.tickets import Row, Ticket
 
 
 def test_a_request_larger_than_a_batch_is_split_and_put_together_again() -> None:
@@ -123,3 +124,35 @@ def test_a_lane_shows_its_key_and_counts() -> None:
     core.submit(["a"] * 3, key="k")
     core.run()
     assert shown == ["<Lanes [<Lane 'k' rows=1 requests=1>]>", "<Lanes []>"]
+
+
+class CountingLimits(BatchLimits):
+    """Counts how many lanes are judged in full: each is asked about its tokens once."""
+
+    judged = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "max_tokens":
+            CountingLimits.judged += 1
+        return super().__getattribute__(name)
+
+
+def test_of_many_lanes_that_may_send_only_the_first_are_judged_in_full() -> None:
+    lanes = Lanes(quantum=4, latency_s=1.0, policy=BatchPolicy.WINDOW)
+    for number in range(1000):
+        lanes.add(Ticket.of(["row"], [1], key=number, deadline=9999.0, enqueued_at=float(number)))
+    CountingLimits.judged = 0
+    chosen = lanes.ready(2000.0, CountingLimits(4), draining=False, on_the_way=0)
+    assert chosen is not None
+    assert (chosen[0].key, chosen[1]) == (0, "latency")
+    assert CountingLimits.judged == 1
+
+
+@pytest.mark.parametrize(("lengths", "leaves"), [([4, 4], False), ([4, 4, 4], True), ([4, 4, 5], True), ([13], True)])
+def test_rows_leave_for_their_tokens_when_the_budget_is_used_up_exactly_or_beyond(
+    lengths: list[int], leaves: bool
+) -> None:
+    lanes = Lanes(quantum=4, latency_s=1.0, policy=BatchPolicy.WINDOW)
+    lanes.add(Ticket.of(["row"] * len(lengths), lengths, key=None, deadline=9.0))
+    chosen = lanes.ready(0.0, BatchLimits(4, max_tokens=12), draining=False, on_the_way=0)
+    assert (chosen is not None and chosen[1] == "tokens") is leaves
