@@ -26,6 +26,7 @@ from service.errors import (
     WorkerDead,
 )
 from service.inputs import InputLimits, PreparedRow, prepare
+from service.inputs.nesting import MAX_DEPTH, refuse_if_deep
 from service.outputs import present
 from service.runtime import LaneKey, Runtime
 
@@ -89,14 +90,19 @@ def predict(
     model: ModelHandle,
     call: PredictCall,
     *,
+    entered_at: float | None = None,
     arrival: Arrival | None = None,
     is_gone: Callable[[], bool] | None = None,
 ) -> Prediction:
     """The answer to `call`; raises a `JitneyError` instead of giving a wrong or partial one.
 
+    entered_at: when the request came, `time.monotonic()`; reading and preparing it counts against its deadline.
+
     *Thread:* the request's own; it blocks until the answer is there, at most until the deadline.
     """
     started_at = time.perf_counter()
+    if entered_at is None:
+        entered_at = time.monotonic()
     if call.model_version is not None and call.model_version != model.version:
         raise VersionMismatch(call.model_version, model.version)
     parameters = _accepted(call.parameters, model)
@@ -104,10 +110,15 @@ def predict(
     preprocess_s = time.perf_counter() - started_at
     runtime.metrics.preprocessed(model, preprocess_s)
     limit_s = runtime.settings.request_timeout_ms / 1000
+    if call.timeout_s is not None:
+        limit_s = min(call.timeout_s, limit_s)
+    passed_s = time.monotonic() - entered_at
     try:
+        if passed_s >= limit_s:
+            raise DeadlineExceeded(passed_s)
         answer = runtime.batcher().ask(
             [row.payload for row in rows],
-            limit_s if call.timeout_s is None else min(call.timeout_s, limit_s),
+            limit_s - passed_s,
             key=LaneKey(model, parameters, rows[0].shape_key),
             lengths=[row.length for row in rows],
             arrival=arrival,
@@ -143,8 +154,14 @@ def _accepted(parameters: Mapping[str, Any], model: ModelHandle) -> tuple[tuple[
         elif name == "proba" and not isinstance(value, bool):
             faults.append(Fault("parameters.proba", "must be true or false"))
     if faults:
+        refuse_if_deep(parameters, MAX_DEPTH - 1)
         raise InvalidInput(*faults)
-    return tuple(sorted((name, type(value).__name__, value) for name, value in parameters.items()))
+    return tuple(sorted((name, _distinct(value), value) for name, value in parameters.items()))
+
+
+def _distinct(value: Any) -> str:
+    """What tells values apart that Python finds equal: 1, 1.0 and true by their type, 0.0 and -0.0 by their sign."""
+    return f"float {value!r}" if isinstance(value, float) else type(value).__name__
 
 
 def _prepared(runtime: Runtime, model: ModelHandle, instances: list[Any]) -> list[PreparedRow]:
@@ -153,8 +170,15 @@ def _prepared(runtime: Runtime, model: ModelHandle, instances: list[Any]) -> lis
         raise InvalidInput.at("instances", "must hold at least one instance")
     if len(instances) > settings.max_instances:
         raise TooLarge(f"the number of instances, {len(instances)},", settings.max_instances, "MAX_INSTANCES")
+    if len(instances) > settings.max_queue_size:
+        # It could never enter, so to ask again later would be in vain.
+        raise TooLarge(f"the number of instances, {len(instances)},", settings.max_queue_size, "MAX_QUEUE_SIZE")
     limits = InputLimits(settings.max_image_pixels, settings.max_text_chars)
-    rows = prepare(model.input, instances, limits, model.metadata.get("column_types", ()))
+    try:
+        rows = prepare(model.input, instances, limits, model.metadata.get("column_types", ()))
+    except InvalidInput:
+        refuse_if_deep(instances, MAX_DEPTH - 1)
+        raise
     for position, row in enumerate(rows):
         if row.shape_key != rows[0].shape_key:
             raise InvalidInput.at(

@@ -1,24 +1,25 @@
 """From the body of a predict request to a `PredictCall`: JSON, a form with files, or one picture.
 
 JSON is strict: UTF-8 without a byte order mark, no NaN or Infinity, no number beyond a 64-bit float. Of duplicate
-keys the last one counts. An integer beyond 64 bits is read as the float next to it.
+keys the last one counts. Integers are exact, whatever their size, as far as Python reads them (4300 digits).
 """
 
 from __future__ import annotations
 
-import io
+import json
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import orjson
 from flask import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from werkzeug.datastructures import FileStorage, MultiDict
 from werkzeug.exceptions import RequestEntityTooLarge
-from werkzeug.formparser import FormDataParser
 
 from loaders.signature import ImageInput, InputSpec, TextInput
 from service.errors import Fault, InvalidInput, MalformedBody, TooLarge, UnsupportedMedia
+from service.http.form import Part, read_parts
+from service.inputs.nesting import refuse_if_deep
 from service.prediction import PredictCall
 from service.settings import Settings
 
@@ -46,6 +47,11 @@ class PredictBody(BaseModel):
 
 _KEYS = PredictBody.model_fields.keys()
 
+# An integer beyond 64 bits has 19 digits or more; one search finds whether there is any such run of digits.
+_ZERO_FOR_ANY_DIGIT = bytes.maketrans(b"123456789", b"000000000")
+_LONG_RUN = b"0" * 19
+_LONG_INTEGER = re.compile(rb"(?<![0-9.eE+-])(-?[0-9]{19,})(?![0-9.eE])")
+
 
 @dataclass(frozen=True, slots=True)
 class ReadCall:
@@ -63,15 +69,14 @@ def read_call(request: Request, spec: InputSpec, settings: Settings) -> ReadCall
     # One byte more than is allowed: of a body of unknown length Werkzeug reads as much as it may and drops the rest
     # without a word, so only that byte tells a body that fits from one that was cut.
     request.max_content_length = settings.max_body_bytes + 1
-    encoding = request.headers.get("Content-Encoding", "identity").lower()
-    if encoding != "identity":
+    if request.headers.get("Content-Encoding", "").strip().lower() not in ("", "identity"):
         raise UnsupportedMedia("bodies are taken as they are, without a Content-Encoding")
     mimetype = request.mimetype.lower()
     if mimetype == "application/json":
         return _from_json(_read(request, settings), spec)
     if isinstance(spec, ImageInput):
         if mimetype == "multipart/form-data":
-            return _from_form(_read(request, settings), request.mimetype_params, settings)
+            return _from_form(_read(request, settings), request.mimetype_params.get("boundary", ""), settings)
         if mimetype.startswith("image/"):
             return ReadCall(PredictCall([_read(request, settings)]), single=True)
         raise UnsupportedMedia("this model takes application/json, multipart/form-data or image/*")
@@ -93,12 +98,39 @@ def _read(request: Request, settings: Settings) -> bytes:
 
 
 def _from_json(data: bytes, spec: InputSpec) -> ReadCall:
+    document = _parsed(data, spec)
+    try:
+        return _call(document, spec)
+    except InvalidInput:
+        refuse_if_deep(document)
+        raise
+
+
+def _parsed(data: bytes, spec: InputSpec) -> Any:
     try:
         document = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise MalformedBody(
             f"the body is not valid JSON in UTF-8 (line {error.lineno}, column {error.colno})"
         ) from None
+    if isinstance(spec, ImageInput) or not _may_be_rounded(data):
+        return document
+    # orjson reads an integer beyond 64 bits as the float next to it; the standard library reads it as it is.
+    refuse_if_deep(document)
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        raise MalformedBody("the body has an integer of too many digits") from error
+
+
+def _may_be_rounded(data: bytes) -> bool:
+    """Whether the body has what looks like an integer beyond 64 bits, be it inside a string."""
+    if _LONG_RUN not in data.translate(_ZERO_FOR_ANY_DIGIT):
+        return False
+    return any(len(found[1]) > 20 or not -(2**63) <= int(found[1]) < 2**64 for found in _LONG_INTEGER.finditer(data))
+
+
+def _call(document: Any, spec: InputSpec) -> ReadCall:
     if not isinstance(document, dict):
         raise InvalidInput.at("", 'the body must be a JSON object, e.g. {"instances": [...]}')
     if not document.keys() <= _KEYS:
@@ -119,33 +151,29 @@ def _from_json(data: bytes, spec: InputSpec) -> ReadCall:
     return ReadCall(call, single=body.text is not None)
 
 
-def _from_form(data: bytes, options: dict[str, str], settings: Settings) -> ReadCall:
-    # The body is in memory and within its limit already: the parts need no files and no limit of their own size.
-    parser = FormDataParser(
-        stream_factory=lambda *_, **__: io.BytesIO(),
-        max_form_parts=settings.max_instances + len(_OTHER_FIELDS),
-        silent=False,
-    )
-    try:
-        _, fields, files = parser.parse(io.BytesIO(data), "multipart/form-data", len(data), options)
-    except RequestEntityTooLarge:
-        raise TooLarge("the number of parts of the form", settings.max_instances, "MAX_INSTANCES") from None
-    except ValueError as error:
-        raise MalformedBody("the form could not be parsed") from error
-    if not {*files, *fields} <= {"file", *_OTHER_FIELDS} or not files.getlist("file"):
+def _from_form(data: bytes, boundary: str, settings: Settings) -> ReadCall:
+    most = settings.max_instances
+    parts = read_parts(data, boundary, max_parts=most + len(_OTHER_FIELDS), max_files=most)
+    # Some clients send a file without its name, which makes it a field to the form; a picture it is all the same.
+    pictures = [part.content for part in parts if part.name == "file"]
+    if not pictures or not {part.name for part in parts} <= {"file", *_OTHER_FIELDS}:
         raise InvalidInput.at("file", "the form takes one or more parts named file, and model_version and timeout_ms")
-    pictures = [_content(part) for part in files.getlist("file")]
-    call = PredictCall(pictures, model_version=fields.get("model_version"), timeout_s=_timeout_s(fields))
+    call = PredictCall(
+        pictures, model_version=_field(parts, "model_version"), timeout_s=_timeout_s(_field(parts, "timeout_ms"))
+    )
     return ReadCall(call, single=len(pictures) == 1)
 
 
-def _content(part: FileStorage) -> bytes:
-    content: bytes = part.stream.read()
-    return content
+def _field(parts: list[Part], name: str) -> str | None:
+    found = [part for part in parts if part.name == name]
+    if len(found) > 1:
+        raise InvalidInput.at(name, "must be given once")
+    if any(part.has_filename for part in found):
+        raise InvalidInput.at(name, "must be a field of the form, not a file")
+    return found[0].content.decode(errors="replace") if found else None
 
 
-def _timeout_s(fields: MultiDict[str, str]) -> float | None:
-    text = fields.get("timeout_ms")
+def _timeout_s(text: str | None) -> float | None:
     if text is None:
         return None
     try:

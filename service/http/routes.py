@@ -39,6 +39,7 @@ def runtime() -> Runtime:
 def predict_route(name: str | None = None, version: str | None = None) -> Response:
     """One predict request."""
     started_at = time.perf_counter()
+    entered_at = time.monotonic()
     here = runtime()
     here.ensure_started()
     here.await_model_in_memory()
@@ -46,7 +47,9 @@ def predict_route(name: str | None = None, version: str | None = None) -> Respon
     arrival = here.announce()
     try:
         read = read_call(request, model.input, here.settings)
-        prediction = predict(here, model, read.call, arrival=arrival, is_gone=_is_gone(request.environ))
+        prediction = predict(
+            here, model, read.call, entered_at=entered_at, arrival=arrival, is_gone=_is_gone(request.environ)
+        )
     finally:
         arrival.release()
     latency_ms = (time.perf_counter() - started_at) * 1000

@@ -29,7 +29,7 @@ def is_whole(data: bytes) -> bool:
             return False
         if zlib.crc32(view[at + 4 : end]) != int.from_bytes(view[end : end + _CHECKSUM_BYTES]):
             return False
-        if view[at + 4 : at + _HEAD_BYTES] == b"IEND":
+        if data[at + 4 : at + _HEAD_BYTES] == b"IEND":
             return True
         at = end + _CHECKSUM_BYTES
     return False

@@ -11,11 +11,12 @@ import numpy.typing as npt
 
 from loaders.signature import TensorInput
 from service.errors import Fault, InvalidInput
+from service.inputs.nesting import MAX_DEPTH_OF_INSTANCE
 from service.inputs.numbers import fault_in, to_array
 from service.inputs.rows import PreparedRow, name_of_type, raise_if_any
 
-# NumPy itself stops at 64 dimensions, and the JSON of a request at 32.
-_MAX_RANK = 32
+# What lies deeper is refused wherever it is met; NumPy itself stops at 64 dimensions.
+_MAX_RANK = MAX_DEPTH_OF_INSTANCE
 
 
 def prepare(spec: TensorInput, instances: list[Any]) -> list[PreparedRow]:

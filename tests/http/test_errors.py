@@ -11,7 +11,7 @@ from PIL import Image
 from served import GUARD_S, NOT_FINITE, POISON, SMALL_PICTURE, Gate, mean_colour, sums, upper
 
 from loaders.handle import ModelHandle
-from loaders.signature import TabularInput, TextInput
+from loaders.signature import EncodedText, TabularInput, TensorInput, TextInput
 
 
 def problem_of(answer, status: int) -> dict:
@@ -122,6 +122,14 @@ def test_too_many_rows_name_the_setting(served):
     assert "MAX_INSTANCES" in problem_of(served(max_instances=2).predict([1], [2], [3]), 413)["detail"]
 
 
+def test_more_rows_than_the_queue_can_ever_hold_name_the_setting(served):
+    server = served(max_queue_size=2)
+    answer = server.predict([1], [2], [3])
+    assert "MAX_QUEUE_SIZE" in problem_of(answer, 413)["detail"]
+    assert "Retry-After" not in answer.headers
+    assert server.predict([1], [2]).status_code == 200
+
+
 def test_too_many_parts_of_a_form_name_the_setting(served):
     server = served(ModelHandle.from_callable(mean_colour, name="m", input=SMALL_PICTURE), max_instances=2)
     answer = server.client.post("/predict", data={"file": [(io.BytesIO(b"x"), "x.png") for _ in range(5)]})
@@ -149,14 +157,18 @@ def test_a_corrupt_picture_is_invalid_input(served):
 
 def test_a_full_queue_says_when_to_come_again(served):
     gate = Gate()
-    server = served(gate, max_batch_size=1, max_queue_size=1)
+    server = served(gate, max_batch_size=1, max_queue_size=2)
     in_the_model = server.in_thread(lambda: server.predict([1]))
     assert gate.started.wait(GUARD_S)
-    two = server.predict([2], [3])
+    waiting = server.in_thread(lambda: server.predict([2]))
+    deadline = time.monotonic() + GUARD_S
+    while server.runtime.status().queued < 1 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    two = server.predict([3], [4])
     assert int(two.headers["Retry-After"]) >= 1
     assert "MAX_QUEUE_SIZE" in problem_of(two, 429)["detail"]
     gate.release.set()
-    assert in_the_model().status_code == 200
+    assert [in_the_model().status_code, waiting().status_code] == [200, 200]
     assert server.metric('inference_rejected_total{model="m",reason="queue_full",version="3"}') == 1
 
 
@@ -207,6 +219,35 @@ def test_a_deadline_is_noticed_while_the_model_is_busy(served):
     assert server.metric('inference_rejected_total{model="m",reason="deadline",version="3"}') == 1
 
 
+def test_reading_and_preparing_count_against_the_deadline(served):
+    def slow(text: str) -> EncodedText:
+        time.sleep(0.05)
+        return EncodedText((1,))
+
+    seen: list[int] = []
+    spec = TextInput(encode=slow)
+    server = served(ModelHandle.from_callable(lambda rows: seen.append(0) or [0], name="m", input=spec))
+    problem_of(server.predict("a", timeout_ms=20), 504)
+    assert seen == [], "a row whose deadline passed while it was prepared must not reach the model"
+    assert server.metric('inference_rejected_total{model="m",reason="deadline",version="1"}') == 1
+    assert server.predict("a", timeout_ms=GUARD_S * 1000).status_code == 200
+
+
+def test_what_preparing_took_is_taken_off_the_time_in_the_queue(served):
+    gate = Gate()
+
+    def slow(text: str) -> EncodedText:
+        time.sleep(0.4)
+        return EncodedText((1,))
+
+    spec = TextInput(encode=slow)
+    server = served(ModelHandle.from_callable(lambda rows: gate([[0]] * len(rows)), name="m", input=spec))
+    started_at = time.monotonic()
+    problem_of(server.predict("a", timeout_ms=500), 504)
+    assert time.monotonic() - started_at < 0.85
+    gate.release.set()
+
+
 def test_a_caller_cannot_wait_longer_than_the_server_allows(served):
     gate = Gate()
     server = served(gate, request_timeout_ms=30)
@@ -247,6 +288,35 @@ MARK = "Zq7secret"
 def test_a_hostile_body_is_neither_echoed_nor_answered_at_length(served, body):
     answer = served().client.post("/predict", json=body)
     assert answer.status_code in (409, 413, 422)
+    problem_of(answer, answer.status_code)
+    assert MARK not in answer.text
+
+
+@pytest.mark.parametrize("spec", [
+    TabularInput(columns=("a", "b")), TabularInput(columns=("a", "b"), dtype="object"), TextInput(), SMALL_PICTURE,
+    TensorInput(),
+], ids=repr)  # fmt: skip
+@pytest.mark.parametrize(
+    "instance", [{MARK: 1}, {"a": 1, MARK: 2}, {"a": MARK, "b": {MARK: [MARK]}}, [MARK, [MARK]], {"b64": MARK + "!"}]
+)
+def test_nothing_of_the_callers_own_text_is_repeated(served, spec, instance):
+    server = served(ModelHandle.from_callable(lambda rows: [0 for _ in rows], name="m", input=spec))
+    answer = server.predict(instance)
+    problem_of(answer, 422)
+    assert MARK not in answer.text
+
+
+@pytest.mark.parametrize("where", ["content_type", "boundary", "encoding", "field", "filename", "version", "timeout"])
+def test_nothing_of_the_callers_headers_and_forms_is_repeated(served, where):
+    server = served(ModelHandle.from_callable(mean_colour, name="m", input=SMALL_PICTURE))
+    fields = {"field": {MARK: MARK}, "version": {"model_version": MARK}, "timeout": {"timeout_ms": MARK}}.get(where, {})
+    upload = {"file": (io.BytesIO(MARK.encode()), MARK if where == "filename" else "x.png")}
+    more = {
+        "content_type": {"content_type": f"image-{MARK}/{MARK}"},
+        "boundary": {"content_type": f"multipart/form-data; boundary={MARK}\u00e9"},
+        "encoding": {"headers": {"Content-Encoding": MARK}},
+    }.get(where, {})
+    answer = server.client.post("/predict", data=MARK if "content_type" in more else {**upload, **fields}, **more)
     problem_of(answer, answer.status_code)
     assert MARK not in answer.text
 

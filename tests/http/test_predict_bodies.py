@@ -102,12 +102,43 @@ def test_form_fields_pin_the_version_and_set_the_deadline(pictures):
         assert (refused.status_code, refused.json["errors"][0]["loc"]) == (422, "timeout_ms")
 
 
-@pytest.mark.parametrize(
-    "data", [{"file": "no upload"}, {"other": (io.BytesIO(b"x"), "x.png")}, {"model_version": "1"}]
-)
+@pytest.mark.parametrize("data", [{"other": (io.BytesIO(b"x"), "x.png")}, {"other": "x"}, {"model_version": "1"}])
 def test_a_form_without_a_picture_is_refused(pictures, data):
     answer = pictures.client.post("/predict", data=data, content_type="multipart/form-data")
     assert answer.status_code == 422
+
+
+def form(*parts: tuple[str, bytes]) -> dict:
+    """A form of (what follows `form-data; `, content), as arguments for the client."""
+    body = b"".join(
+        b"--b\r\nContent-Disposition: form-data; " + head.encode() + b"\r\n\r\n" + content + b"\r\n"
+        for head, content in parts
+    )
+    return {"data": body + b"--b--\r\n", "content_type": "multipart/form-data; boundary=b"}
+
+
+def test_a_picture_without_a_filename_counts_like_any_other_and_keeps_its_place(pictures):
+    named, bare = "name=file; filename=x.png", "name=file"
+    red, blue = picture("red"), picture("blue")
+    answer = pictures.client.post("/predict", **form((named, red), (bare, blue), (named, red)))
+    assert answer.json["predictions"] == [RED, BLUE, RED]
+    answer = pictures.client.post("/predict", **form((bare, blue), (named, red)))
+    assert answer.json["predictions"] == [BLUE, RED]
+    assert pictures.client.post("/predict", **form((bare, blue))).json["prediction"] == BLUE
+
+
+@pytest.mark.parametrize("name, value", [("model_version", b"1"), ("timeout_ms", b"5000")])
+def test_a_form_field_that_is_a_file_or_repeated_is_refused_by_its_name(pictures, name, value):
+    upload = ("name=file; filename=x.png", picture("red"))
+    assert pictures.client.post("/predict", **form(upload, (f"name={name}", value))).status_code == 200
+    for wrong in ([(f"name={name}; filename=x", value)], [(f"name={name}", value)] * 2):
+        answer = pictures.client.post("/predict", **form(upload, *wrong))
+        assert (answer.status_code, answer.json["errors"][0]["loc"]) == (422, name)
+
+
+@pytest.mark.parametrize("head", ["name=", "filename=x", "x=y"])
+def test_a_part_of_a_form_without_a_name_is_refused(pictures, head):
+    assert pictures.client.post("/predict", **form((head, picture("red")))).status_code == 422
 
 
 @pytest.mark.parametrize(
@@ -148,6 +179,12 @@ def test_a_model_of_pictures_refuses_other_types_of_body(pictures):
 def test_a_compressed_body_is_refused(served, encoding):
     answer = served().client.post("/predict", json={"instances": [[1]]}, headers={"Content-Encoding": encoding})
     assert answer.status_code == 415
+
+
+@pytest.mark.parametrize("encoding", ["", " ", "identity", "Identity"])
+def test_a_body_that_is_named_uncompressed_is_taken(served, encoding):
+    answer = served().client.post("/predict", json={"instances": [[1]]}, headers={"Content-Encoding": encoding})
+    assert answer.status_code == 200
 
 
 def post_json(server, body: bytes):
@@ -196,7 +233,6 @@ def test_what_is_no_strict_json_in_utf8_is_malformed(served, body):
         b'{"instances": [[1]], "timeout_ms": "5"}', b'{"instances": [[1]], "timeout_ms": true}',
         b'{"instances": [[1]], "model_version": 3}', b'{"instances": [[1]], "parameters": []}',
         b'{"instances": [[1]], "parameters": {"proba": true}}',
-        b'{"instances": ' + b"[" * 900 + b"]" * 900 + b"}",
     ],
     ids=lambda body: repr(body[:40]),
 )  # fmt: skip
@@ -220,10 +256,71 @@ def test_of_duplicate_keys_the_last_one_counts(served):
     assert answer.json["predictions"] == [7.0]
 
 
-def test_integers_beyond_64_bits_are_read_as_floats(served):
+def test_an_integer_beyond_64_bits_is_exact(served):
     server = served()
     assert post_json(server, b'{"instances": [[9223372036854775808]]}').json["predictions"] == [2.0**63]
     assert post_json(server, b'{"instances": [[18446744073709551616]]}').json["predictions"] == [2.0**64]
+    assert post_json(server, b'{"instances": [[-18446744073709551616, 1e300]]}').json["predictions"] == [1e300]
+
+
+@pytest.mark.parametrize("spec", [
+    TabularInput(), TabularInput(width=1, dtype="object"), TensorInput(dtype="int64"), TensorInput(dtype="uint64"),
+    TensorInput(dtype="float64"),
+])  # fmt: skip
+@pytest.mark.parametrize("number", ["-9223372036854775809", "18446744073709551617", "-18446744073709551617", "9" * 30])
+@pytest.mark.parametrize("blanks", ["", " ", "\n"])
+def test_an_integer_that_would_be_rounded_is_refused_whatever_its_size(served, spec, number, blanks):
+    server = served(ModelHandle.from_callable(lambda rows: [0 for _ in rows], name="m", input=spec))
+    answer = post_json(server, f'{{"instances":[[{blanks}{number}{blanks}]]}}'.encode())
+    assert (answer.status_code, answer.json["errors"][0]["loc"]) == (422, "instances[0][0]")
+
+
+@pytest.mark.parametrize("number", ["0.00012345678901234567", "12345678901234567890.5", "1234567890123456789e3",
+                                    "1.5e0000000000000000000001", "1e-0000000000000000000001"])  # fmt: skip
+def test_a_float_of_many_digits_is_read_as_ever(served, number):
+    assert post_json(served(), f'{{"instances": [[{number}]]}}'.encode()).json["predictions"] == [float(number)]
+
+
+def test_digits_inside_a_string_change_nothing(texts):
+    assert texts.predict("9" * 30, "-" + "1" * 25).json["predictions"] == ["9" * 30, "-" + "1" * 25]
+
+
+@pytest.mark.parametrize("number", [b"9" * 5000, b"1" + b"0" * 400])
+@pytest.mark.parametrize("place", [b'{"instances": [[%s]]}', b'{"instances": [[1]], "parameters": {"a": %s}}'])
+def test_an_integer_beyond_every_float_is_an_error_of_the_caller(served, place, number):
+    assert post_json(served(), place.replace(b"%s", number)).status_code in (400, 422)
+
+
+KINDS = [
+    TabularInput(),
+    TabularInput(columns=("a",), dtype="object"),
+    TextInput(),
+    SMALL_PICTURE,
+    TensorInput(),
+    TensorInput((1,)),
+]
+
+
+@pytest.mark.parametrize("spec", KINDS, ids=repr)
+@pytest.mark.parametrize("opening, closing", [("[", "]"), ('{"a":', "}")])
+@pytest.mark.parametrize("place", ['{"instances": [%s]}', '{"parameters": {"p": %s}, "instances": [[1]]}', '{"x": %s}'])
+def test_json_that_nests_deeper_than_32_is_malformed_for_every_kind_of_input(served, spec, place, opening, closing):
+    def nested(depth: int) -> bytes:
+        return place.replace("%s", opening * depth + "1" + closing * depth).encode()
+
+    before = place[: place.index("%s")]
+    around = before.count("{") + before.count("[")
+    server = served(ModelHandle.from_callable(lambda rows: [0 for _ in rows], name="m", input=spec))
+    fits, too_deep = post_json(server, nested(32 - around)), post_json(server, nested(33 - around))
+    assert fits.status_code in (200, 422)
+    assert (too_deep.status_code, too_deep.json["title"]) == (400, "Malformed body")
+
+
+def test_a_tensor_may_nest_as_deep_as_a_body_may(served):
+    server = served(ModelHandle.from_callable(lambda rows: [row.ndim for row in rows], name="m", input=TensorInput()))
+    deep = json.loads("[" * 30 + "1" + "]" * 30)
+    assert server.predict(deep).json["predictions"] == [30]
+    assert server.predict([deep]).status_code == 400
 
 
 def test_an_integer_that_a_float_cannot_hold_is_refused(served):
@@ -279,21 +376,22 @@ def test_explain_counts_the_padding_to_a_multiple(served):
     assert [(row["padded_length"], row["padding_share"]) for row in rows] == [(4, 0.5), (4, 0.5)]
 
 
-def test_requests_whose_parameters_differ_only_in_type_do_not_share_a_batch(served):
-    seen: list[object] = []
+@pytest.mark.parametrize("one, other", [(1, True), (1, 1.0), (0.0, -0.0), (0, 0.0)])
+def test_requests_whose_parameters_are_equal_to_python_alone_do_not_share_a_batch(served, one, other):
+    seen: list[str] = []
 
     def model(rows, level=None):
-        seen.append((type(level), len(rows)))
+        seen.append(repr((level, len(rows))))
         return [0 for _ in rows]
 
     server = served(
         ModelHandle.from_callable(model, name="m", parameters=["level"]), max_batch_size=8, max_batch_latency_ms=200
     )
     answers = [
-        server.in_thread(lambda level=level: server.predict([1], parameters={"level": level})) for level in (1, True)
+        server.in_thread(lambda level=level: server.predict([1], parameters={"level": level})) for level in (one, other)
     ]
     assert [answer().status_code for answer in answers] == [200, 200]
-    assert sorted(seen, key=str) == [(bool, 1), (int, 1)]
+    assert sorted(seen) == sorted([repr((one, 1)), repr((other, 1))])
 
 
 @pytest.mark.parametrize("path", ["/predict", "/models/m/predict", "/models/m/versions/3/predict"])
