@@ -25,8 +25,9 @@ from service.errors import (
     VersionMismatch,
     WorkerDead,
 )
-from service.inputs import InputLimits, PreparedRow, prepare
+from service.inputs import InputLimits, MayBeRounded, PreparedRow, prepare
 from service.inputs.nesting import MAX_DEPTH, refuse_if_deep
+from service.inputs.numbers import raise_if_rounded
 from service.outputs import present
 from service.runtime import LaneKey, Runtime
 
@@ -46,13 +47,15 @@ class PredictCall:
     """What a caller asks for.
 
     `instances`: parsed JSON values, or bytes of pictures. `model_version`: the version that the body insists on.
-    `timeout_s`: the caller's own deadline, seconds. `parameters`: options of the model.
+    `timeout_s`: the caller's own deadline, seconds. `parameters`: options of the model. `reread`: gives the call with
+    integers beyond 64 bits as they were sent, when floats may stand for them here.
     """
 
     instances: list[Any]
     model_version: str | None = None
     timeout_s: float | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    reread: Callable[[], PredictCall] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +108,12 @@ def predict(
         entered_at = time.monotonic()
     if call.model_version is not None and call.model_version != model.version:
         raise VersionMismatch(call.model_version, model.version)
-    parameters = _accepted(call.parameters, model)
-    rows = _prepared(runtime, model, call.instances)
+    try:
+        parameters, rows = _accepted(call, model), _prepared(runtime, model, call)
+    except MayBeRounded:
+        assert call.reread is not None
+        call = call.reread()
+        parameters, rows = _accepted(call, model), _prepared(runtime, model, call)
     preprocess_s = time.perf_counter() - started_at
     runtime.metrics.preprocessed(model, preprocess_s)
     limit_s = runtime.settings.request_timeout_ms / 1000
@@ -141,8 +148,11 @@ def predict(
     )
 
 
-def _accepted(parameters: Mapping[str, Any], model: ModelHandle) -> tuple[tuple[str, str, Any], ...]:
+def _accepted(call: PredictCall, model: ModelHandle) -> tuple[tuple[str, str, Any], ...]:
     """The parameters as part of a lane's key; raises InvalidInput for one that the model does not take."""
+    parameters = call.parameters
+    if call.reread is not None:
+        raise_if_rounded(parameters.values())
     faults = []
     for name, value in parameters.items():
         if name not in model.parameters:
@@ -164,8 +174,8 @@ def _distinct(value: Any) -> str:
     return f"float {value!r}" if isinstance(value, float) else type(value).__name__
 
 
-def _prepared(runtime: Runtime, model: ModelHandle, instances: list[Any]) -> list[PreparedRow]:
-    settings = runtime.settings
+def _prepared(runtime: Runtime, model: ModelHandle, call: PredictCall) -> list[PreparedRow]:
+    settings, instances = runtime.settings, call.instances
     if not instances:
         raise InvalidInput.at("instances", "must hold at least one instance")
     if len(instances) > settings.max_instances:
@@ -173,7 +183,7 @@ def _prepared(runtime: Runtime, model: ModelHandle, instances: list[Any]) -> lis
     if len(instances) > settings.max_queue_size:
         # It could never enter, so to ask again later would be in vain.
         raise TooLarge(f"the number of instances, {len(instances)},", settings.max_queue_size, "MAX_QUEUE_SIZE")
-    limits = InputLimits(settings.max_image_pixels, settings.max_text_chars)
+    limits = InputLimits(settings.max_image_pixels, settings.max_text_chars, may_be_rounded=call.reread is not None)
     try:
         rows = prepare(model.input, instances, limits, model.metadata.get("column_types", ()))
     except InvalidInput:

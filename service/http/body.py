@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -47,10 +48,8 @@ class PredictBody(BaseModel):
 
 _KEYS = PredictBody.model_fields.keys()
 
-# An integer beyond 64 bits has 19 digits or more; one search finds whether there is any such run of digits.
-_ZERO_FOR_ANY_DIGIT = bytes.maketrans(b"123456789", b"000000000")
-_LONG_RUN = b"0" * 19
-_LONG_INTEGER = re.compile(rb"(?<![0-9.eE+-])(-?[0-9]{19,})(?![0-9.eE])")
+# An integer beyond 64 bits has 20 digits or more, or 19 and a sign.
+_LONG_INTEGER = re.compile(rb"(?<![0-9.eE+-])(?:-[0-9]|[0-9]{2})[0-9]{18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,39 +97,31 @@ def _read(request: Request, settings: Settings) -> bytes:
 
 
 def _from_json(data: bytes, spec: InputSpec) -> ReadCall:
-    document = _parsed(data, spec)
-    try:
-        return _call(document, spec)
-    except InvalidInput:
-        refuse_if_deep(document)
-        raise
-
-
-def _parsed(data: bytes, spec: InputSpec) -> Any:
     try:
         document = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise MalformedBody(
             f"the body is not valid JSON in UTF-8 (line {error.lineno}, column {error.colno})"
         ) from None
-    if isinstance(spec, ImageInput) or not _may_be_rounded(data):
-        return document
-    # orjson reads an integer beyond 64 bits as the float next to it; the standard library reads it as it is.
-    refuse_if_deep(document)
     try:
-        return json.loads(data)
-    except ValueError as error:
-        raise MalformedBody("the body has an integer of too many digits") from error
+        return _call(document, spec, lambda: _reread(data, document, spec))
+    except InvalidInput:
+        refuse_if_deep(document)
+        raise
 
 
-def _may_be_rounded(data: bytes) -> bool:
-    """Whether the body has what looks like an integer beyond 64 bits, be it inside a string."""
-    if _LONG_RUN not in data.translate(_ZERO_FOR_ANY_DIGIT):
-        return False
-    return any(len(found[1]) > 20 or not -(2**63) <= int(found[1]) < 2**64 for found in _LONG_INTEGER.finditer(data))
+def _reread(data: bytes, document: Any, spec: InputSpec) -> PredictCall:
+    """The call with every integer as it was sent: orjson reads one beyond 64 bits as the float next to it."""
+    if _LONG_INTEGER.search(data):
+        refuse_if_deep(document)
+        try:
+            document = json.loads(data)
+        except ValueError as error:
+            raise MalformedBody("the body has an integer of too many digits") from error
+    return _call(document, spec, None).call
 
 
-def _call(document: Any, spec: InputSpec) -> ReadCall:
+def _call(document: Any, spec: InputSpec, reread: Callable[[], PredictCall] | None) -> ReadCall:
     if not isinstance(document, dict):
         raise InvalidInput.at("", 'the body must be a JSON object, e.g. {"instances": [...]}')
     if not document.keys() <= _KEYS:
@@ -147,6 +138,7 @@ def _call(document: Any, spec: InputSpec) -> ReadCall:
         model_version=body.model_version,
         timeout_s=None if body.timeout_ms is None else body.timeout_ms / 1000,
         parameters=body.parameters,
+        reread=reread,
     )
     return ReadCall(call, single=body.text is not None)
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from loaders.signature import ImageInput, InputSpec, TabularInput, TextInput
 from service.inputs import image, tabular, tensor, text
+from service.inputs.numbers import MayBeRounded
 from service.inputs.rows import InputLimits, PreparedRow
 
-__all__ = ["InputLimits", "PreparedRow", "prepare"]
+__all__ = ["InputLimits", "MayBeRounded", "PreparedRow", "prepare"]
 
 
 def prepare(
@@ -21,12 +22,13 @@ def prepare(
     "boolean" or "text", and None where it knows nothing; empty when it knows nothing of any.
 
     instances: at least one; JSON values as Python objects, or `bytes` for an uploaded picture.
-    Raises InvalidInput with the places that are wrong, TooLarge or UnsupportedMedia.
+    Raises InvalidInput with the places that are wrong, TooLarge or UnsupportedMedia; MayBeRounded
+    when `limits` ask for it.
     """
     if isinstance(spec, TabularInput):
-        return tabular.prepare(spec, instances, column_types)
+        return tabular.prepare(spec, instances, column_types, may_be_rounded=limits.may_be_rounded)
     if isinstance(spec, TextInput):
         return text.prepare(spec, instances, limits.max_text_chars)
     if isinstance(spec, ImageInput):
         return image.prepare(spec, instances, limits.max_image_pixels)
-    return tensor.prepare(spec, instances)
+    return tensor.prepare(spec, instances, may_be_rounded=limits.may_be_rounded)

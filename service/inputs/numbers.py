@@ -7,6 +7,7 @@ an infinity, a wrapped-around integer or a neighbouring one.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -18,14 +19,30 @@ from service.inputs.rows import name_of_type
 # Below it a float64 holds every integer; 2**52 leaves room for the rounding of the norm in `to_array`.
 _SAFE_NORM = 2.0**52
 
+# From here on a JSON parser may have made a float of an integer that has no place in 64 bits.
+_LEAST_ROUNDED = 2.0**63
+
 _REAL = frozenset({int, float})
 _REAL_OR_NULL = _REAL | {type(None)}
 
 
-def to_array(values: list[Any], dtype: np.dtype[Any], *, allow_null: bool = False) -> npt.NDArray[Any] | None:
+class MayBeRounded(Exception):
+    """There is a float so large that it may have been an integer of other digits in the text it was read from."""
+
+
+def raise_if_rounded(values: Iterable[Any]) -> None:
+    """Raise MayBeRounded for a float of 2**63 or more in either direction."""
+    if any(type(value) is float and abs(value) >= _LEAST_ROUNDED for value in values):
+        raise MayBeRounded
+
+
+def to_array(
+    values: list[Any], dtype: np.dtype[Any], *, allow_null: bool = False, may_be_rounded: bool = False
+) -> npt.NDArray[Any] | None:
     """`values` as a 1-D array of `dtype`, or None when `fault_in` has something to say about one of them.
 
-    dtype: boolean, integer or floating-point. With `allow_null`, None becomes NaN.
+    dtype: boolean, integer or floating-point. With `allow_null`, None becomes NaN. With `may_be_rounded`, it raises
+    MayBeRounded where large floats may stand for integers.
     """
     kinds = set(map(type, values))
     if dtype.kind == "b":
@@ -38,6 +55,8 @@ def to_array(values: list[Any], dtype: np.dtype[Any], *, allow_null: bool = Fals
             return np.fromiter(values, dtype, len(values))
     elif kinds == {int} and _fits(values, dtype):
         return np.array(values, dtype)
+    if may_be_rounded:
+        raise_if_rounded(values)
     if any(fault_in(value, dtype, allow_null=allow_null) for value in values):
         return None
     if dtype.kind in "iu":

@@ -15,14 +15,16 @@ MAX_FAULTS = 20
 
 @dataclass(frozen=True, slots=True)
 class InputLimits:
-    """Upper bounds checked before the costly part of the work.
+    """Bounds of what is taken, checked before the costly part of the work.
 
     `max_image_pixels`: width times height as the header says (MAX_IMAGE_PIXELS).
     `max_text_chars`: Unicode code points per text (MAX_TEXT_CHARS).
+    `may_be_rounded`: the parser made floats of integers beyond 64 bits; where that may be, MayBeRounded is raised.
     """
 
     max_image_pixels: int
     max_text_chars: int
+    may_be_rounded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

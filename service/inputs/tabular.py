@@ -10,7 +10,7 @@ import numpy as np
 
 from loaders.signature import TabularInput
 from service.errors import Fault
-from service.inputs.numbers import fault_in, to_array
+from service.inputs.numbers import fault_in, raise_if_rounded, to_array
 from service.inputs.rows import PreparedRow, name_of_type, raise_if_any
 
 _FLOAT64 = np.dtype(np.float64)
@@ -30,7 +30,13 @@ _ALLOWED: dict[str | None, tuple[frozenset[type], str]] = {
 }
 
 
-def prepare(spec: TabularInput, instances: list[Any], column_types: Sequence[str | None] = ()) -> list[PreparedRow]:
+def prepare(
+    spec: TabularInput,
+    instances: list[Any],
+    column_types: Sequence[str | None] = (),
+    *,
+    may_be_rounded: bool = False,
+) -> list[PreparedRow]:
     """One row per instance; its payload is (width,) of `spec.dtype`, or a tuple of values for "object".
 
     Without a declared width the first row sets it for the whole request. In an "object" row a null stays None,
@@ -43,13 +49,15 @@ def prepare(spec: TabularInput, instances: list[Any], column_types: Sequence[str
     width = _width(spec, instances)
     raise_if_any(_shape_faults(spec, instances, width))
     if spec.dtype == "object":
+        if may_be_rounded:
+            raise_if_rounded(chain.from_iterable(instances))
         raise_if_any(_value_faults(instances, column_types or (None,) * width, allow_null=spec.allow_null))
         return [PreparedRow(tuple(row), shape_key=("o", width)) for row in instances]
 
     # One array for all rows costs a fraction of one for each; the rows are views that share it.
     values = instances[0] if len(instances) == 1 else list(chain.from_iterable(instances))
     dtype = np.dtype(spec.dtype)
-    array = to_array(values, dtype, allow_null=spec.allow_null)
+    array = to_array(values, dtype, allow_null=spec.allow_null, may_be_rounded=may_be_rounded)
     if array is None:
         raise_if_any(_number_faults(instances, dtype, allow_null=spec.allow_null))
         raise AssertionError("a row was refused without a fault")

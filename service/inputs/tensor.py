@@ -19,7 +19,7 @@ from service.inputs.rows import PreparedRow, name_of_type, raise_if_any
 _MAX_RANK = MAX_DEPTH_OF_INSTANCE
 
 
-def prepare(spec: TensorInput, instances: list[Any]) -> list[PreparedRow]:
+def prepare(spec: TensorInput, instances: list[Any], *, may_be_rounded: bool = False) -> list[PreparedRow]:
     """One row per instance; its payload is a C-contiguous array of `spec.dtype` in the declared shape.
 
     Raises InvalidInput with the place that is wrong and what is expected there.
@@ -27,13 +27,13 @@ def prepare(spec: TensorInput, instances: list[Any]) -> list[PreparedRow]:
     dtype = np.dtype(spec.dtype)
     rows = []
     for i, instance in enumerate(instances):
-        array = _to_tensor(instance, spec.shape, dtype, f"instances[{i}]")
+        array = _to_tensor(instance, spec.shape, dtype, f"instances[{i}]", may_be_rounded)
         rows.append(PreparedRow(array, shape_key=(*array.shape, dtype.name)))
     return rows
 
 
 def _to_tensor(
-    instance: Any, declared: tuple[int | None, ...] | None, dtype: np.dtype[Any], loc: str
+    instance: Any, declared: tuple[int | None, ...] | None, dtype: np.dtype[Any], loc: str, may_be_rounded: bool
 ) -> npt.NDArray[Any]:
     first = _shape_along_first(instance)
     expected = first if declared is None else declared
@@ -46,7 +46,7 @@ def _to_tensor(
         if set(map(type, level)) != {list} or set(map(len, level)) != {wanted} or not wanted:
             raise InvalidInput(_extent_fault(level, first[:axis], wanted, expected, loc))
         level = list(chain.from_iterable(level))
-    array = to_array(level, dtype)
+    array = to_array(level, dtype, may_be_rounded=may_be_rounded)
     if array is None:
         raise_if_any(_value_faults(level, first, dtype, loc))
         raise AssertionError("a tensor was refused without a fault")

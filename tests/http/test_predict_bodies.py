@@ -281,6 +281,16 @@ def test_a_float_of_many_digits_is_read_as_ever(served, number):
     assert post_json(served(), f'{{"instances": [[{number}]]}}'.encode()).json["predictions"] == [float(number)]
 
 
+def test_a_parameter_reaches_the_model_with_all_its_digits(served):
+    server = served(
+        ModelHandle.from_callable(lambda rows, p: [str(p) for _ in rows], name="m", parameters=["p"], input=TextInput())
+    )
+    answer = post_json(server, b'{"instances": ["a"], "parameters": {"p": 18446744073709551617}}')
+    assert answer.json["predictions"] == ["18446744073709551617"]
+    answer = post_json(server, b'{"instances": ["a"], "parameters": {"p": 1e300}}')
+    assert answer.json["predictions"] == ["1e+300"]
+
+
 def test_digits_inside_a_string_change_nothing(texts):
     assert texts.predict("9" * 30, "-" + "1" * 25).json["predictions"] == ["9" * 30, "-" + "1" * 25]
 
