@@ -97,12 +97,10 @@ class WorkerDead(JitneyError):
 
 
 class DeadlineExceeded(JitneyError):
-    """The request's deadline passed. `waited_s`: seconds between admission and giving up."""
+    """The request's deadline passed. `waited_s`: seconds from admission to giving up. `hint`: what sets the limit."""
 
-    def __init__(self, waited_s: float) -> None:
-        super().__init__(
-            f"no answer within {waited_s * 1000:.0f} ms (timeout_ms of the request, at most REQUEST_TIMEOUT_MS)"
-        )
+    def __init__(self, waited_s: float, hint: str = "") -> None:
+        super().__init__(f"no answer within {waited_s * 1000:.0f} ms" + (f" ({hint})" if hint else ""))
         self.waited_s = waited_s
 
 

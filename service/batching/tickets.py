@@ -25,8 +25,8 @@ class BatchInfo:
 
     `size`: rows. `started_at`: clock reading when the model was called. `model_s`: seconds in the model, extra
     runs included. `runs`: model calls, 1 unless the batch was split. `tokens`: sum of the rows' own lengths.
-    `padded_length`: what the model padded its rows to, tokens: the longest of them, or more where it rounds up; the batch
-    cost `size * padded_length`.
+    `padded_length`: what the model padded its rows to, tokens: the longest of them, or more where it rounds up; the
+    batch cost `size * padded_length`.
     """
 
     batch_id: int
