@@ -15,7 +15,7 @@ from service.batching.admission import Admission, Arrival, Inbox, Signal, Worker
 from service.batching.lanes import Lanes
 from service.batching.listeners import NullListener
 from service.batching.policy import BatchPolicy
-from service.batching.schedulers import make_scheduler
+from service.batching.schedulers import Scheduler, make_scheduler
 from service.batching.tickets import Answer, Job, Ticket
 from service.batching.worker import BatchListener, Worker
 from service.errors import ClientGone, DeadlineExceeded, JitneyError, PredictionFailed
@@ -54,8 +54,9 @@ class ThreadedBatcher:
     1 and True do not). A batch leaves when
     `max_batch_size` rows wait, when `max_batch_tokens` is used up (rows times longest row), when its oldest row has
     waited `max_batch_latency_s` since `submit`, or on `close`; `policy="eager"` also lets it leave as soon as the
-    worker is free. `scheduler`: "fifo", "length_aware", "grouped" or a registered name. `max_queue_size`: rows
-    admitted and not yet in a batch. `default_timeout_s`: how long `submit` waits at most when it is not told.
+    worker is free. `scheduler`: "fifo", "length_aware", "grouped", a registered name, or an object of your own.
+    `max_queue_size`: rows admitted and not yet in a batch. `default_timeout_s`: how long `submit` waits at most when it
+    is not told.
     `length_of`: a row's length in tokens, for schedulers and the budget. `padded_length(key, longest)`: the length to
     which the model really pads a batch, for what is reported about it. `on_start` runs on the worker thread before the
     first batch; until it has returned, `submit` raises NotReady. `on_stop` runs there after the last one, unless the
@@ -76,7 +77,7 @@ class ThreadedBatcher:
         max_batch_latency_s: float = 0.005,
         max_batch_tokens: int | None = None,
         policy: str = BatchPolicy.WINDOW,
-        scheduler: str = "fifo",
+        scheduler: str | Scheduler = "fifo",
         max_queue_size: int = 1024,
         default_timeout_s: float = 30.0,
         length_of: Callable[[Any], int] | None = None,
@@ -111,7 +112,7 @@ class ThreadedBatcher:
             self._inbox,
             self._call,
             lanes=Lanes(quantum=max_batch_size, latency_s=max_batch_latency_s, policy=batch_policy),
-            scheduler=make_scheduler(scheduler),
+            scheduler=make_scheduler(scheduler) if isinstance(scheduler, str) else scheduler,
             max_batch_size=max_batch_size,
             max_batch_tokens=max_batch_tokens,
             listener=listener or NullListener(),
@@ -264,6 +265,11 @@ class ThreadedBatcher:
             effective_max_batch_size=worker.ceiling.rows,
             cause=admission.cause,
         )
+
+    @property
+    def effective_max_batch_size(self) -> int:
+        """How many rows memory allows in a batch now."""
+        return self._worker.ceiling.rows
 
     def _served(
         self,

@@ -8,11 +8,15 @@ that leave now. Whatever it chooses, the lane guarantees that the row whose turn
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from typing import Protocol
 
+from service.batching.faults import text_of
 from service.batching.grouped import Grouped
 from service.batching.policy import BatchLimits
 from service.batching.tickets import Row
+
+ENTRY_POINT_GROUP = "jitney.schedulers"
 
 
 class Scheduler(Protocol):
@@ -59,18 +63,29 @@ class LengthAware(Fifo):
 _FACTORIES: dict[str, Callable[[], Scheduler]] = {"fifo": Fifo, "grouped": Grouped, "length_aware": LengthAware}
 
 
+class NoScheduler(ValueError):
+    """There is no scheduler of that name, or its plug-in is broken; the message is written for people."""
+
+
 def register_scheduler(name: str, factory: Callable[[], Scheduler]) -> None:
-    """Make a scheduler available under `name`; a later registration replaces an earlier one."""
+    """Make a scheduler available under `name`; a later registration replaces an earlier one, or a plug-in."""
     _FACTORIES[name] = factory
 
 
 def scheduler_names() -> list[str]:
     """Every name that `make_scheduler` takes, sorted."""
-    return sorted(_FACTORIES)
+    return sorted({*_FACTORIES, *(entry_point.name for entry_point in metadata.entry_points(group=ENTRY_POINT_GROUP))})
 
 
 def make_scheduler(name: str) -> Scheduler:
-    """A new scheduler; raises ValueError that names the known ones."""
-    if name not in _FACTORIES:
-        raise ValueError(f"unknown scheduler {name!r}; known: {', '.join(scheduler_names())}")
-    return _FACTORIES[name]()
+    """A new scheduler: built in, registered, or brought by a plug-in package; raises NoScheduler."""
+    if name in _FACTORIES:
+        return _FACTORIES[name]()
+    for entry_point in metadata.entry_points(group=ENTRY_POINT_GROUP, name=name):
+        try:
+            scheduler: Scheduler = entry_point.load()()
+        except Exception as error:
+            told = f"{type(error).__name__}: {text_of(error)}"
+            raise NoScheduler(f"the plug-in {entry_point.value!r} for scheduler {name!r} failed: {told}") from error
+        return scheduler
+    raise NoScheduler(f"unknown scheduler {name!r}; known: {', '.join(scheduler_names())}")

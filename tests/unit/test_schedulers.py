@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from statistics import mean
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.core import Core
 
 from service.batching.grouped import AGE_BOUND, Grouped
 from service.batching.policy import BatchLimits
-from service.batching.schedulers import Fifo, LengthAware, Scheduler, make_scheduler, register_scheduler
+from service.batching.schedulers import (
+    _FACTORIES,
+    Fifo,
+    LengthAware,
+    NoScheduler,
+    Scheduler,
+    make_scheduler,
+    register_scheduler,
+    scheduler_names,
+)
 from service.batching.tickets import Row, Ticket
 
 SEEDS = range(10)
@@ -145,6 +156,44 @@ def test_a_scheduler_of_ones_own_is_known_by_its_name() -> None:
         pass
 
     register_scheduler("newest", Newest)
-    assert isinstance(make_scheduler("newest"), Newest)
-    with pytest.raises(ValueError, match=r"unknown scheduler 'oldest'; known: .*newest"):
-        make_scheduler("oldest")
+    try:
+        assert isinstance(make_scheduler("newest"), Newest)
+        with pytest.raises(NoScheduler, match=r"unknown scheduler 'oldest'; known: .*newest"):
+            make_scheduler("oldest")
+    finally:
+        _FACTORIES.pop("newest")
+
+
+def test_a_plug_in_package_brings_a_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "plug_in-1.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: plug-in\nVersion: 1\n")
+    (package / "entry_points.txt").write_text(
+        "[jitney.schedulers]\nplugged = plug_in_with_scheduler:Plugged\nbroken = plug_in_with_scheduler:Missing\n"
+    )
+    (tmp_path / "plug_in_with_scheduler.py").write_text(
+        "from service.batching.schedulers import Fifo\nclass Plugged(Fifo):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert {"plugged", "fifo"} <= set(scheduler_names())
+    assert type(make_scheduler("plugged")).__name__ == "Plugged"
+    with pytest.raises(NoScheduler, match="plug-in 'plug_in_with_scheduler:Missing' for scheduler 'broken' failed"):
+        make_scheduler("broken")
+
+
+def test_the_example_of_the_guide_works_as_it_stands_and_keeps_every_limit() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "schedulers.md").read_text()
+    source = guide.partition("```python\n")[2].partition("```")[0]
+    try:
+        exec(compile(source, "docs/schedulers.md", "exec"), {"__name__": "guide"})
+        scheduler = make_scheduler("newest_first")
+    finally:
+        _FACTORIES.pop("newest_first", None)
+    core = Core(max_batch_size=4, max_batch_tokens=20, latency_s=1.0, scheduler=scheduler)
+    tickets = [core.submit([number], lengths=[1 + 7 * number % 25]) for number in range(60)]
+    core.run()
+    assert [core.outcome(ticket) for ticket in tickets] == [[number] for number in range(60)]
+    assert core.model.calls[0].rows[0] == 59
+    assert all(info.size == 1 or info.size * info.padded_length <= 20 for info in core.listener.batches)
+    assert max(core.model.sizes) <= 4
+    core.assert_at_rest()
