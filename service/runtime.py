@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 import weakref
@@ -16,7 +17,9 @@ from loaders.load import load_model
 from loaders.signature import ImageInput, TextInput
 from service.batching.admission import Arrival
 from service.batching.batcher import BatcherStatus, ThreadedBatcher
-from service.batching.faults import FaultKind, log_error, text_of
+from service.batching.ceiling import Ceiling
+from service.batching.faults import FaultKind, classify, log_error, text_of
+from service.batching.schedulers import Fifo, NoScheduler, Scheduler, make_scheduler
 from service.batching.tickets import BatchInfo
 from service.batching.worker import StartFailed
 from service.errors import Draining, NotReady, PredictionFailed
@@ -32,12 +35,22 @@ READY_WAIT_S = 5.0
 
 # Every runtime of this process that somebody still holds, for server hooks that cannot see through a wrapped app.
 _runtimes: weakref.WeakSet[Runtime] = weakref.WeakSet()
-_runtimes_lock = threading.Lock()  # guards _runtimes
+_process_lock = threading.Lock()  # guards _runtimes, and the renewal of a runtime in a child process
+
+
+def _free_lock_in_child() -> None:
+    """A thread that is not there any more may have held it."""
+    global _process_lock
+    _process_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_free_lock_in_child)
 
 
 def runtimes() -> list[Runtime]:
     """The runtimes of this process, in no particular order, whatever middleware their apps are wrapped in."""
-    with _runtimes_lock:
+    with _process_lock:
         return list(_runtimes)
 
 
@@ -58,6 +71,9 @@ class Runtime:
 
     `start` and `close` may be called more than once and from any thread. `on_fatal(reason)` is called on the worker
     thread when this process cannot serve any more; whoever runs the process decides what follows.
+
+    In a child process it has not been started, whatever its parent did with it: threads do not survive a fork. `start`
+    or the first request starts it anew there; a model that comes from a path is loaded again.
     """
 
     def __init__(self, settings: Settings, metrics: BatchMetrics, model_handle: ModelHandle | None = None) -> None:
@@ -72,7 +88,11 @@ class Runtime:
         self._batcher: ThreadedBatcher | None = None
         self._closed = False
         self._started_by_request = False
-        with _runtimes_lock:
+        self._pid = os.getpid()
+        self._inherited: tuple[object, ...] = ()
+        self._scheduler_fault: Exception | None = None
+        self._fill_ceiling = Ceiling(settings.max_batch_size)  # worker thread only
+        with _process_lock:
             _runtimes.add(self)
 
     def __repr__(self) -> str:
@@ -82,6 +102,7 @@ class Runtime:
 
     def start(self) -> None:
         """Start the worker thread, which loads the model in the background; does nothing after `close`."""
+        self._renew_in_child()
         settings = self.settings
         with self._lock:
             if self._closed:
@@ -93,7 +114,7 @@ class Runtime:
                     max_batch_latency_s=settings.max_batch_latency_ms / 1000,
                     max_batch_tokens=settings.max_batch_tokens,
                     policy=settings.batch_policy,
-                    scheduler=settings.scheduler,
+                    scheduler=self._scheduler(),
                     max_queue_size=settings.max_queue_size,
                     default_timeout_s=settings.request_timeout_ms / 1000,
                     padded_length=_padded_length,
@@ -105,6 +126,7 @@ class Runtime:
 
     def ensure_started(self) -> None:
         """Start at the first request, for servers that have no start-up hook."""
+        self._renew_in_child()
         if self._batcher is None and not self.draining:
             self._started_by_request = True
             self.start()
@@ -121,6 +143,7 @@ class Runtime:
 
     def close(self, timeout_s: float | None = None) -> bool:
         """Answer everything that was admitted, end the worker thread and free the model; True when it ended."""
+        self._renew_in_child()
         self.draining = True
         with self._lock:
             self._closed = True
@@ -133,7 +156,7 @@ class Runtime:
         """The model that answers now; raises NotReady or Draining."""
         if self.draining:
             raise Draining("the service is stopping and takes no new work")
-        if self.model is None:
+        if self.model is None or self._is_inherited():
             raise NotReady("the model is still loading" if self.load_error is None else "the model could not be loaded")
         return self.model
 
@@ -145,17 +168,48 @@ class Runtime:
 
     def batcher(self) -> ThreadedBatcher:
         """The batcher, once started."""
-        if self._batcher is None:
+        batcher = self._batcher
+        if batcher is None or self._is_inherited():
             raise NotReady("the service has not been started")
-        return self._batcher
+        return batcher
 
     def status(self) -> BatcherStatus | None:
         """The batcher's snapshot; None before the start."""
-        return None if self._batcher is None else self._batcher.status()
+        batcher = self._batcher
+        return None if batcher is None or self._is_inherited() else batcher.status()
 
     def announce(self) -> Arrival:
         """Count a request that is being read and prepared, for the eager policy."""
         return self.batcher().announce()
+
+    def _is_inherited(self) -> bool:
+        """Whether what is running here is running in a parent process, and not here."""
+        return os.getpid() != self._pid
+
+    def _renew_in_child(self) -> None:
+        """Forget what the parent process has running; called first by whoever starts or closes."""
+        if not self._is_inherited():
+            return
+        with _process_lock:
+            if not self._is_inherited():
+                return
+            # Kept and never freed: the parent's device context must not be touched from a child.
+            self._inherited += (self._batcher, self.model)
+            self._lock = threading.Lock()  # a thread that is not there any more may have held it
+            self._batcher = None
+            self.model = None
+            self.load_error = None
+            self._fill_ceiling = Ceiling(self.settings.max_batch_size)
+            self._pid = os.getpid()
+
+    def _scheduler(self) -> Scheduler:
+        """The scheduler of the settings. Where there is none, the worker thread says so, like all that stops a load."""
+        try:
+            self._scheduler_fault = None
+            return make_scheduler(self.settings.scheduler)
+        except Exception as error:
+            self._scheduler_fault = error
+            return Fifo()
 
     # What the worker thread calls.
 
@@ -185,6 +239,10 @@ class Runtime:
         started_at = time.monotonic()
         model: ModelHandle | None = None
         try:
+            if isinstance(self._scheduler_fault, NoScheduler):
+                raise ModelError(f"SCHEDULER: {self._scheduler_fault}") from self._scheduler_fault
+            if self._scheduler_fault is not None:
+                raise self._scheduler_fault
             model = self._given or self._load_from_path()
             if isinstance(model.input, ImageInput):
                 image.require()
@@ -228,13 +286,33 @@ class Runtime:
         return self._predict(key.model, rows, {name: value for name, _, value in key.parameters})
 
     def _predict(self, model: ModelHandle, rows: list[Any], parameters: Mapping[str, Any]) -> Any:
-        """Call the model, filled up to an allowed batch size when there is a list of those."""
+        """Call the model, filled up to an allowed batch size when there is a list of those.
+
+        Filling never costs an answer: it keeps within what memory allows now, and when a batch that was filled up does
+        not fit, its own rows run alone, and no batch is filled up that far for a while.
+        """
         count = len(rows)
-        size = next((size for size in self.settings.batch_size_buckets or () if size >= count), count)
-        results: Any = model.predict_batch(rows + rows[-1:] * (size - count), parameters)
-        if size > count and hasattr(results, "__len__") and len(results) == size:
-            return results[:count]
+        size = self._filled(count)
+        results: Any
+        if size > count:
+            try:
+                results = model.predict_batch(rows + rows[-1:] * (size - count), parameters)
+            except Exception as error:
+                if classify(error) is not FaultKind.OUT_OF_MEMORY:
+                    raise
+                self._fill_ceiling.lower(size)
+            else:
+                self._fill_ceiling.succeeded(size)
+                return results[:count] if hasattr(results, "__len__") and len(results) == size else results
+        results = model.predict_batch(rows, parameters)
+        self._fill_ceiling.succeeded(count)
         return results
+
+    def _filled(self, count: int) -> int:
+        """The size to which a batch of `count` rows is filled up."""
+        size = next((size for size in self.settings.batch_size_buckets or () if size >= count), count)
+        fits = min(self._fill_ceiling.rows, self.batcher().effective_max_batch_size)
+        return size if size <= fits else count
 
 
 def _padded_length(key: LaneKey, longest: int) -> int:

@@ -14,7 +14,6 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from service.batching.policy import BatchPolicy
-from service.batching.schedulers import scheduler_names
 
 # Threads beside those that wait for a batch, so that probes and refusals are answered while all of those wait.
 SPARE_THREADS = 8
@@ -23,6 +22,7 @@ SPARE_THREADS = 8
 STOP_MARGIN_S = 2
 
 _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?", re.ASCII)
+_NAME = re.compile(r"[a-z_][\w.-]*", re.ASCII | re.IGNORECASE)
 
 Positive = Annotated[int, Field(ge=1)]
 Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -57,9 +57,12 @@ class Settings(BaseSettings):
     max_batch_tokens: Positive | None = Field(
         None, description="Cost budget of a batch: rows times longest row, tokens"
     )
-    scheduler: str = Field("fifo", description="Which waiting rows share a batch: fifo, length_aware, grouped")
+    scheduler: str = Field(
+        "fifo", description="Which waiting rows share a batch: fifo, length_aware, grouped, or a registered one"
+    )
     batch_size_buckets: Annotated[tuple[int, ...] | None, NoDecode] = Field(
-        None, description="Allowed batch sizes, comma-separated; a batch is filled up to the next one"
+        None,
+        description="Allowed batch sizes, e.g. 8,32; the last is MAX_BATCH_SIZE; a batch is filled up to the next",
     )
     pad_to_multiple_of: Positive | None = Field(None, description="Round the padded length of texts up, tokens")
     max_queue_size: Positive = Field(1024, description="Rows admitted and not yet in a batch")
@@ -101,9 +104,10 @@ class Settings(BaseSettings):
 
     @field_validator("scheduler")
     @classmethod
-    def _known_scheduler(cls, value: str) -> str:
-        if value not in scheduler_names():
-            raise ValueError(f"must be one of {', '.join(scheduler_names())}")
+    def _named(cls, value: str) -> str:
+        """Whether there is such a scheduler is known once the program that may register it has been imported."""
+        if not _NAME.fullmatch(value):
+            raise ValueError("must be fifo, length_aware, grouped, or the name of a registered scheduler")
         return value
 
     @field_validator("batch_size_buckets", mode="before")
@@ -132,9 +136,10 @@ class Settings(BaseSettings):
                 f"GRACEFUL_TIMEOUT_S={self.graceful_timeout_s} is less than REQUEST_TIMEOUT_MS plus 2 s: "
                 f"a stop could cut a request; set it to at least {math.ceil(least_s)}"
             )
-        if self.batch_size_buckets and self.batch_size_buckets[-1] < self.max_batch_size:
+        if self.batch_size_buckets and self.batch_size_buckets[-1] != self.max_batch_size:
             raise ValueError(
-                f"BATCH_SIZE_BUCKETS ends at {self.batch_size_buckets[-1]}, below MAX_BATCH_SIZE={self.max_batch_size}"
+                f"BATCH_SIZE_BUCKETS ends at {self.batch_size_buckets[-1]} and must end at "
+                f"MAX_BATCH_SIZE={self.max_batch_size}, the most rows that the model may see"
             )
         return self
 

@@ -10,7 +10,9 @@ from prometheus_client import CollectorRegistry
 from loaders.handle import ModelHandle
 from loaders.registry import _registered, register_loader
 from loaders.signature import TabularInput
-from service.errors import Draining, NotReady, OutputCountMismatch, PredictionFailed, WorkerDead
+from service.batching.ceiling import RAISE_AFTER
+from service.batching.schedulers import _FACTORIES, Fifo, register_scheduler
+from service.errors import Draining, NotReady, OutOfMemory, OutputCountMismatch, PredictionFailed, WorkerDead
 from service.metrics.batches import BatchMetrics
 from service.runtime import LaneKey, Runtime
 from service.settings import Settings
@@ -319,6 +321,108 @@ def test_a_bad_row_in_a_filled_batch_fails_alone(make):
     with pytest.raises(PredictionFailed) as caught:
         submit(runtime, 1, 666, 2)
     assert caught.value.rows == (1,)
+
+
+class Narrow:
+    """A model that runs out of memory when it sees more than `fits` rows."""
+
+    def __init__(self, fits: int) -> None:
+        self.fits = fits
+        self.sizes: list[int] = []
+
+    def __call__(self, rows: list[Any]) -> Any:
+        self.sizes.append(len(rows))
+        if len(rows) > self.fits:
+            raise MemoryError
+        return rows
+
+
+def test_a_batch_that_does_not_fit_when_it_is_filled_up_runs_with_its_own_rows(make):
+    model = Narrow(4)
+    runtime = started(make(ModelHandle("m", "1", "narrow", model), max_batch_size=8, batch_size_buckets=(8,)))
+    assert [submit(runtime, row) for row in range(3)] == [[0], [1], [2]]
+    assert model.sizes == [8, 1, 1, 1]
+    status = runtime.status()
+    assert status is not None
+    assert status.effective_max_batch_size == 8, "no batch of real rows was too large"
+
+
+def test_halves_of_a_batch_that_did_not_fit_are_not_filled_up_again(make):
+    model = Narrow(4)
+    runtime = started(make(ModelHandle("m", "1", "narrow", model), max_batch_size=8, batch_size_buckets=(8,)))
+    assert submit(runtime, *range(8)) == list(range(8))
+    assert submit(runtime, 1) == [1]
+    assert model.sizes == [8, 4, 4, 1]
+
+
+def test_batches_are_filled_up_to_what_still_fits(make):
+    model = Narrow(5)
+    runtime = started(make(ModelHandle("m", "1", "narrow", model), max_batch_size=8, batch_size_buckets=(2, 4, 8)))
+    assert submit(runtime, *range(5)) == list(range(5))
+    assert submit(runtime, *range(3)) == list(range(3))
+    assert model.sizes == [8, 5, 4]
+
+
+def test_batches_are_filled_up_again_once_memory_has_proved_to_be_there(make):
+    model = Narrow(2)
+    runtime = started(make(ModelHandle("m", "1", "narrow", model), max_batch_size=4, batch_size_buckets=(4,)))
+    assert submit(runtime, 1) == [1]
+    model.fits = 4
+    for _ in range(2 * RAISE_AFTER):
+        assert submit(runtime, 1, 2, 3, 4) == [1, 2, 3, 4]
+    model.sizes.clear()
+    assert submit(runtime, 1) == [1]
+    assert model.sizes == [4]
+
+
+def test_a_row_that_does_not_fit_even_alone_is_told_so(make):
+    runtime = started(make(ModelHandle("m", "1", "narrow", Narrow(0)), max_batch_size=4, batch_size_buckets=(4,)))
+    with pytest.raises(OutOfMemory):
+        submit(runtime, 1)
+
+
+@pytest.mark.parametrize("leave, told", [(True, 1), (False, 0)])
+def test_a_scheduler_that_nobody_registered_is_told_like_a_failed_load(make, leave, told, caplog):
+    runtime = make(Counted().handle(), scheduler="nobodys", exit_on_load_error=leave)
+    fatal = Fatal(runtime)
+    started(runtime)
+    assert runtime.close(GUARD_S)
+    message = "SCHEDULER: unknown scheduler 'nobodys'; known: fifo, "
+    assert message in str(runtime.load_error)
+    assert message in caplog.text
+    assert "Traceback" not in caplog.text
+    assert [message in reason for reason in fatal.reasons] == [True] * told
+
+
+def test_a_scheduler_that_cannot_be_made_is_told_like_a_failed_load(make, caplog):
+    def fail() -> Any:
+        raise KeyError("window")
+
+    register_scheduler("failing", fail)
+    try:
+        runtime = started(make(Counted().handle(), scheduler="failing"))
+    finally:
+        _FACTORIES.pop("failing")
+    assert runtime.close(GUARD_S)
+    assert isinstance(runtime.load_error, KeyError)
+    assert "Traceback" in caplog.text
+
+
+def test_a_scheduler_that_is_registered_after_the_settings_were_read_is_used(make):
+    used: list[str] = []
+
+    class Noted(Fifo):
+        def select(self, *how: Any) -> list[int]:
+            used.append("noted")
+            return super().select(*how)
+
+    runtime = make(Counted().handle(), scheduler="noted")
+    register_scheduler("noted", Noted)
+    try:
+        assert submit(started(runtime), 1) == [1]
+    finally:
+        _FACTORIES.pop("noted")
+    assert used
 
 
 def test_warnings_of_a_model_are_logged_at_the_start(make, caplog):

@@ -66,7 +66,8 @@ def test_every_setting_is_described():
         ("MAX_BATCH_LATENCY_MS", "inf", "less than or equal to 60000"),
         ("BATCH_POLICY", "fast", "'window' or 'eager'"),
         ("MAX_BATCH_TOKENS", "-4", "greater than or equal to 1"),
-        ("SCHEDULER", "random", "fifo, "),
+        ("SCHEDULER", "newest first", "fifo, "),
+        ("SCHEDULER", "1st", "registered"),
         ("BATCH_SIZE_BUCKETS", "4,2,32", "rising"),
         ("BATCH_SIZE_BUCKETS", "0,32", "rising"),
         ("BATCH_SIZE_BUCKETS", "32,32", "rising"),
@@ -139,8 +140,18 @@ def test_a_single_batch_size_is_a_list_too(monkeypatch):
 
 
 def test_batch_sizes_must_reach_the_largest_batch():
-    with pytest.raises(SettingsError, match="BATCH_SIZE_BUCKETS ends at 16, below MAX_BATCH_SIZE=32"):
+    with pytest.raises(SettingsError, match="BATCH_SIZE_BUCKETS ends at 16 and must end at MAX_BATCH_SIZE=32"):
         load_settings(batch_size_buckets=(4, 16))
+
+
+def test_batch_sizes_must_not_exceed_the_largest_batch():
+    with pytest.raises(SettingsError, match="BATCH_SIZE_BUCKETS ends at 64 and must end at MAX_BATCH_SIZE=32"):
+        load_settings(batch_size_buckets=(8, 64))
+
+
+def test_a_scheduler_that_is_not_registered_yet_may_be_named():
+    """The settings are read in gunicorn's master, before the program that registers it is imported."""
+    assert load_settings(scheduler="newest_first").scheduler == "newest_first"
 
 
 def test_an_empty_variable_is_one_that_is_not_set(monkeypatch):
