@@ -9,12 +9,19 @@ import warnings
 from collections.abc import Callable
 
 import pytest
+from prometheus_client import CollectorRegistry
 from support.callers import Callers
 from support.models import GUARD_S
 from support.parking import Parking, ParkingClock
 
+from loaders.handle import ModelHandle
+from service import create_app
 from service.batching.batcher import ThreadedBatcher
 from service.errors import NotReady
+from service.health import liveness, readiness
+from service.metrics.batches import BatchMetrics
+from service.runtime import LaneKey, Runtime, _process_lock, runtimes
+from service.settings import Settings
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 
@@ -83,3 +90,66 @@ def test_a_child_can_make_a_batcher_of_its_own() -> None:
 
         assert said_by_child(child) == "['child']"
         assert parents.submit([2]) == [2]
+
+
+class Loaded(Runtime):
+    """A runtime whose model comes from somewhere else than this process's memory."""
+
+    loads = 0
+    freed = 0
+
+    def _load_from_path(self) -> ModelHandle:
+        self.loads += 1
+        return ModelHandle("m", "1", "counted", list, release=self._count)
+
+    def _count(self) -> None:
+        self.freed += 1
+
+
+def ask(runtime: Runtime) -> list[object]:
+    assert runtime.batcher().wait_started(GUARD_S)
+    return runtime.batcher().submit(["row"], GUARD_S, key=LaneKey(runtime.serving(), (), ()))
+
+
+@pytest.mark.parametrize("way", ["start", "ensure_started"])
+def test_a_runtime_starts_anew_in_a_child_and_loads_its_model_again(way: str) -> None:
+    runtime = Loaded(Settings(max_batch_latency_ms=0, warmup=False), BatchMetrics(CollectorRegistry()))
+    runtime.start()
+    assert ask(runtime) == ["row"]
+
+    def child() -> str:
+        said = [runtime.status() is None, liveness(runtime)[0], readiness(runtime)[1]["reasons"]]
+        said += [tried(runtime.batcher), tried(runtime.serving), runtime in runtimes()]
+        getattr(runtime, way)()
+        said += [ask(runtime), runtime.loads, readiness(runtime)[1]["reasons"]]
+        return repr([*said, runtime.close(GUARD_S), runtime.freed])
+
+    with runtime._lock, _process_lock:  # as other threads may hold them at that moment
+        said = said_by_child(child)
+    told = [True, True, ["not started"], "the service has not been started", "the model is still loading", True]
+    assert said == repr([*told, ["row"], 2, [], True, 1])
+    assert ask(runtime) == ["row"]
+    assert runtime.close(GUARD_S)
+    assert (runtime.loads, runtime.freed) == (1, 1)
+
+
+def test_a_child_that_only_closes_what_its_parent_started_frees_nothing() -> None:
+    runtime = Loaded(Settings(warmup=False), BatchMetrics(CollectorRegistry()))
+    runtime.start()
+    assert ask(runtime) == ["row"]
+    with runtime._lock:
+        assert said_by_child(lambda: repr([runtime.close(), runtime.freed])) == "[True, 0]"
+    assert runtime.close(GUARD_S)
+
+
+def test_an_app_that_served_before_a_fork_serves_in_the_child_too() -> None:
+    handle = ModelHandle.from_callable(lambda rows: [float(row.sum()) for row in rows], name="sum")
+    app = create_app(Settings(max_batch_latency_ms=0), model_handle=handle)
+
+    def predict() -> str:
+        answer = app.test_client().post("/predict", json={"instances": [[1, 2]]})
+        return f"{answer.status_code} {(answer.json or {}).get('predictions')}"
+
+    assert predict() == "200 [3.0]"
+    assert said_by_child(predict) == "200 [3.0]"
+    assert app.extensions["jitney"].close(GUARD_S)
