@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from loaders.signature import OutputSpec
-from service.errors import ModelFailed, NonFiniteOutput
+from service.errors import ModelFailed, NonFiniteOutput, PredictionFailed
+
+# Nothing of these needs to be asked for the methods of other packages.
+_ORDINARY = (np.ndarray, np.generic, float, int, str, list, tuple, dict, dt.date, type(None))
 
 # Deep enough for any model, and far from the encoder's own limit of 254.
 _MAX_DEPTH = 32
-
-_RAW = OutputSpec()
 
 
 def present(spec: OutputSpec, raw: Any) -> Any:
@@ -25,15 +26,20 @@ def present(spec: OutputSpec, raw: Any) -> Any:
     An array is C-contiguous, in native byte order and of a dtype that orjson writes with OPT_SERIALIZE_NUMPY;
     so float32 keeps its shortest digits. A float32 scalar becomes the float with those digits.
     raw: whatever the model gave for this row; it is not changed, and an array in it may be handed on as it is.
-    Raises NonFiniteOutput for NaN, NaT or infinity anywhere, ModelFailed for what JSON cannot hold.
+    Raises NonFiniteOutput for NaN, NaT, infinity or a masked value anywhere, ModelFailed for what JSON cannot hold.
     """
-    if spec.task == "classification":
-        return _classified(spec, raw)
-    return _plain(raw, 0)
+    try:
+        return _classified(spec, raw) if spec.task == "classification" else _plain(raw, 0)
+    except PredictionFailed:
+        raise
+    except Exception as error:
+        # A type that we do not know has raised while it was looked at: it is the model's all the same.
+        raise _unsupported(raw) from error
 
 
 def _classified(spec: OutputSpec, raw: Any) -> Any:
     """The best class or classes; a mapping is several heads, each of which stands for itself."""
+    raw = _as_array(raw)
     if isinstance(raw, Mapping):
         if spec.labels is not None and {str(key) for key in raw} == set(spec.labels):
             by_label = {str(key): value for key, value in raw.items()}
@@ -49,6 +55,7 @@ def _classified(spec: OutputSpec, raw: Any) -> Any:
 
 def _head(spec: OutputSpec, raw: Any) -> Any:
     """One of several heads: classified where the labels fit it, otherwise its raw numbers."""
+    raw = _as_array(raw)
     scores = _scores(raw)
     if isinstance(raw, Mapping) or (scores is not None and len(spec.labels or scores) == len(scores)):
         return _classified(spec, raw)
@@ -57,8 +64,11 @@ def _head(spec: OutputSpec, raw: Any) -> Any:
 
 def _scores(raw: Any) -> npt.NDArray[Any] | None:
     """`raw` as one score per class, (n_classes,); None when it is something else, such as a finished label."""
-    if isinstance(raw, list | tuple) and raw and all(_is_real(value) for value in raw):
-        raw = np.asarray(raw)
+    if isinstance(raw, list | tuple) and raw:
+        values = [_as_array(value) for value in raw]
+        values = [value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value for value in values]
+        if all(_is_real(value) for value in values):
+            raw = np.asarray(values)
     if isinstance(raw, np.ndarray) and raw.ndim == 1 and raw.size and raw.dtype.kind in "fiu":
         return raw
     return None
@@ -69,6 +79,7 @@ def _is_real(value: Any) -> bool:
 
 
 def _best(spec: OutputSpec, raw: npt.NDArray[Any]) -> Any:
+    raw = _unmasked(raw)
     _require_finite(raw)
     scores = raw.astype(np.float64)
     if spec.softmax:
@@ -85,9 +96,32 @@ def _best(spec: OutputSpec, raw: npt.NDArray[Any]) -> Any:
     return best if spec.top_k is not None else best[0]
 
 
+def _as_array(raw: Any) -> Any:
+    """Tensors of torch, rows of sparse matrices and series of pandas as NumPy arrays; anything else as it is.
+
+    They are known by their methods, so that none of these packages is imported.
+    """
+    if isinstance(raw, _ORDINARY):
+        return raw
+    if hasattr(raw, "detach") and hasattr(raw, "cpu"):
+        raw = raw.detach().cpu().resolve_conj().resolve_neg()
+        try:
+            return np.asarray(raw.numpy())
+        except TypeError:  # a type of number that NumPy does not have, such as bfloat16
+            return np.asarray(raw.float().numpy())
+    if hasattr(raw, "toarray"):
+        dense = np.asarray(raw.toarray())
+        # A row of a sparse matrix is a matrix of one row.
+        return dense[0] if dense.ndim == 2 and len(dense) == 1 else dense
+    if hasattr(raw, "to_numpy"):
+        return np.asarray(raw.to_numpy())
+    return raw
+
+
 def _plain(raw: Any, depth: int) -> Any:
     if depth > _MAX_DEPTH:
         raise ModelFailed(f"the model's result is nested more than {_MAX_DEPTH} deep")
+    raw = _as_array(raw)
     if isinstance(raw, np.ndarray):
         return _from_array(raw, depth)
     if isinstance(raw, Mapping):
@@ -112,6 +146,7 @@ def _items(raw: Mapping[Any, Any]) -> list[tuple[str, Any]]:
 
 
 def _from_array(raw: npt.NDArray[Any], depth: int) -> Any:
+    raw = _unmasked(raw)
     if raw.ndim == 0:
         return _plain(raw[()], depth)
     if raw.dtype.kind == "f":
@@ -126,6 +161,15 @@ def _from_array(raw: npt.NDArray[Any], depth: int) -> Any:
     if raw.flags.c_contiguous and raw.flags.aligned and raw.dtype.isnative:
         return raw
     return np.array(raw, dtype=raw.dtype.newbyteorder("="), order="C")
+
+
+def _unmasked(raw: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array itself, of no subclass: the encoder does not know those."""
+    if type(raw) is np.ndarray:
+        return raw
+    if isinstance(raw, np.ma.MaskedArray) and np.ma.is_masked(raw):
+        raise NonFiniteOutput("the model answered with a masked, that is a missing, value")
+    return np.asarray(raw)
 
 
 def _from_float(raw: float | np.floating[Any]) -> float:
@@ -153,9 +197,10 @@ def _from_str(raw: str) -> str:
 
 
 def _from_date(raw: dt.date | np.datetime64) -> str:
-    if isinstance(raw, dt.date):
+    # NaT, also that of pandas, which is a date to Python, is the one that does not equal itself.
+    if raw == raw and isinstance(raw, dt.date):
         return raw.isoformat()
-    if np.isnat(raw):
+    if raw != raw:
         raise NonFiniteOutput("the model answered with a date that is not a time (NaT)")
     return str(raw)
 

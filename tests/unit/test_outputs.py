@@ -249,3 +249,82 @@ def test_any_result_is_written_as_strict_json_or_is_the_models_failure(raw, spec
     except PredictionFailed:
         return
     orjson.loads(text)
+
+
+# --- results of other packages ---------------------------------------------------------------------------------
+
+
+def test_tensors_of_torch_become_plain_json():
+    torch = pytest.importorskip("torch")
+    for raw, expected in (
+        (torch.tensor([0.1, 2.0]), "[0.1,2.0]"),
+        (torch.tensor([0.1, 2.0], requires_grad=True), "[0.1,2.0]"),
+        (torch.tensor([0.1, 2.0], requires_grad=True) * 1, "[0.1,2.0]"),
+        (torch.tensor(3), "3"),
+        (torch.tensor(True), "true"),
+        (torch.tensor([0.5, 2.0], dtype=torch.bfloat16), "[0.5,2.0]"),
+        (torch.eye(2).to_sparse(), None),
+        (torch.tensor([1 + 1j]).conj(), None),
+        (torch.zeros(2, device="meta"), None),
+        ([torch.tensor(1.5), {"a": torch.tensor([1])}], '[1.5,{"a":[1]}]'),
+    ):
+        if expected is None:
+            with pytest.raises(ModelFailed, match="cannot hold"):
+                present(RAW, raw)
+        else:
+            assert as_json(raw) == expected
+    with pytest.raises(NonFiniteOutput):
+        present(RAW, torch.tensor([math.nan]))
+
+
+def test_tensors_of_torch_are_classified_like_arrays():
+    torch = pytest.importorskip("torch")
+    best = {"label": "yes", "score": 0.75}
+    assert present(CLASSES, torch.tensor([0.0, 0.25, 0.75], requires_grad=True)) == best
+    assert present(CLASSES, [torch.tensor(0.0), torch.tensor(0.25), torch.tensor(0.75)]) == best
+    assert present(CLASSES, {"head": torch.tensor([0.0, 0.25, 0.75])}) == {"head": best}
+
+
+@pytest.mark.parametrize("spec", [RAW, OutputSpec(task="classification")])
+def test_masked_values_are_missing_and_the_others_plain(spec):
+    for raw in (np.ma.array([1.0, 2.0], mask=[0, 1]), np.ma.masked, [np.ma.masked], {"a": np.ma.array([1], mask=True)}):
+        with pytest.raises(NonFiniteOutput, match="masked"):
+            present(spec, raw)
+    assert as_json(np.ma.array([1.5, 2.0], mask=[0, 0])) == "[1.5,2.0]"
+
+
+def test_subclasses_of_arrays_become_plain_json(tmp_path):
+    held = np.memmap(tmp_path / "x", np.float32, "w+", shape=2)
+    held[:] = 1.5
+    assert as_json(held) == "[1.5,1.5]"
+
+
+def test_values_of_pandas_become_plain_json():
+    pandas = pytest.importorskip("pandas")
+    assert as_json(pandas.Series([1, 2.5], index=["a", "b"])) == "[1.0,2.5]"
+    assert as_json(pandas.Series(["a", "b"])) == '["a","b"]'
+    assert as_json(pandas.Timestamp("2024-02-29")) == '"2024-02-29T00:00:00"'
+    for missing in (pandas.NaT, [pandas.NaT], pandas.Series([1.0, None]), pandas.Series([pandas.NaT])):
+        with pytest.raises(NonFiniteOutput):
+            present(RAW, missing)
+    for unknown in (pandas.NA, pandas.Timedelta(1), pandas.Series([1, None], dtype="Int64")):
+        with pytest.raises(ModelFailed):
+            present(RAW, unknown)
+
+
+def test_a_row_of_a_sparse_matrix_is_a_row():
+    sparse = pytest.importorskip("scipy.sparse")
+    for matrix in (sparse.csr_matrix([[0, 1.5], [1, 0]]), sparse.csr_array([[0, 1.5], [1, 0]])):
+        assert [as_json(row) for row in matrix] == ["[0.0,1.5]", "[1.0,0.0]"]
+
+
+class Surprise:
+    def toarray(self):
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize("raw", [Surprise(), [Surprise()], {"a": Surprise()}])
+@pytest.mark.parametrize("spec", [RAW, CLASSES])
+def test_a_type_that_raises_when_it_is_looked_at_is_the_models_failure(spec, raw):
+    with pytest.raises(ModelFailed, match="cannot hold"):
+        present(spec, raw)
