@@ -32,7 +32,10 @@ class Jitney:
             self.init_app(app)
 
     def init_app(self, app: Flask) -> None:
-        """Add everything to `app`; its own routes and error pages stay as they are."""
+        """Add everything to `app`; its own routes and error pages stay as they are.
+
+        Raises RuntimeError for an app that has Jitney already, or that has answered a request: then nothing is added.
+        """
         _install(app, self._settings or load_settings(), self._model_handle, whole_app=False)
 
 
@@ -47,6 +50,11 @@ def create_app(settings: Settings | None = None, *, model_handle: ModelHandle | 
 
 
 def _install(app: Flask, settings: Settings, model_handle: ModelHandle | None, *, whole_app: bool) -> None:
+    # Judged before anything is touched: a running service must not lose its runtime to a second one.
+    if "jitney" in app.extensions or blueprint.name in app.blueprints:
+        raise RuntimeError(f"the app {app.name!r} has Jitney already: init_app can be called once for each app")
+    if getattr(app, "_got_first_request", False):
+        raise RuntimeError(f"the app {app.name!r} has answered a request already: call init_app before the first one")
     registry = CollectorRegistry()
     runtime = Runtime(settings, BatchMetrics(registry), model_handle)
     app.extensions["jitney"] = runtime

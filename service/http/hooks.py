@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 
 from flask import Flask, Response, g, request
-from werkzeug.exceptions import NotFound
+from werkzeug.exceptions import MethodNotAllowed, NotFound
 
+from service.http import problems
+from service.http.paths import BLUEPRINT, OwnPaths
 from service.http.request_id import request_id
 from service.runtime import Runtime
 
@@ -14,6 +16,8 @@ from service.runtime import Runtime
 class AnswerHeaders:
     """Adds the headers to the answers of Jitney's own routes, or of every route when the whole app is Jitney's.
 
+    In an app that has pages of its own, it also answers what goes wrong at or under a path of Jitney's: the client of
+    an API is not to get the app's page for people.
     `X-Model-Version` is left out as long as the version is not known, that is while a bundle is being read.
     """
 
@@ -23,14 +27,23 @@ class AnswerHeaders:
 
     def register(self, app: Flask) -> None:
         """Run before and after each request of `app`."""
+        self._own_paths = OwnPaths(app)
         app.before_request(self._before)
         app.after_request(self._after)
 
-    def _before(self) -> None:
+    def _before(self) -> Response | None:
         g.jitney_started_at = time.perf_counter()
         # Werkzeug takes every number of slashes at the front for one, whatever the map of URLs says.
         if request.environ.get("PATH_INFO", "").startswith("//") and self._is_ours():
-            raise NotFound
+            # Not raised: an app's own page for 404 would come before the handler of our blueprint.
+            return problems.from_http_exception(NotFound())
+        refusal = request.routing_exception
+        if self._whole_app or not isinstance(refusal, NotFound | MethodNotAllowed):
+            return None
+        if not self._own_paths.include(request.environ.get("PATH_INFO", "")):
+            return None
+        g.jitney_refused = True
+        return problems.from_http_exception(refusal)
 
     def _after(self, response: Response) -> Response:
         if not self._is_ours():
@@ -44,7 +57,7 @@ class AnswerHeaders:
         return response
 
     def _is_ours(self) -> bool:
-        return self._whole_app or request.blueprint == "jitney"
+        return self._whole_app or request.blueprint == BLUEPRINT or "jitney_refused" in g
 
 
 def _timing() -> str:

@@ -15,6 +15,7 @@ from service.health import liveness, readiness
 from service.http import problems
 from service.http.body import read_call
 from service.http.json import json_response
+from service.http.paths import EXACT
 from service.prediction import Prediction, predict, select_model
 from service.runtime import Runtime
 
@@ -33,9 +34,9 @@ def runtime() -> Runtime:
     return found
 
 
-@blueprint.post("/predict")
-@blueprint.post("/models/<name>/predict")
-@blueprint.post("/models/<name>/versions/<version>/predict")
+@blueprint.post("/predict", **EXACT)
+@blueprint.post("/models/<name>/predict", **EXACT)
+@blueprint.post("/models/<name>/versions/<version>/predict", **EXACT)
 def predict_route(name: str | None = None, version: str | None = None) -> Response:
     """One predict request."""
     started_at = time.perf_counter()
@@ -74,7 +75,7 @@ def predict_route(name: str | None = None, version: str | None = None) -> Respon
     return json_response(body)
 
 
-@blueprint.get("/healthz")
+@blueprint.get("/healthz", **EXACT)
 def healthz() -> Response:
     """Readiness."""
     here = runtime()
@@ -83,7 +84,7 @@ def healthz() -> Response:
     return json_response(body, 200 if ready else 503)
 
 
-@blueprint.get("/livez")
+@blueprint.get("/livez", **EXACT)
 def livez() -> Response:
     """Liveness."""
     live, body = liveness(runtime())

@@ -7,9 +7,10 @@ import os
 import time
 from typing import Any
 
-from flask import Flask, Response, g, request
+from flask import Flask, Response, current_app, g, request
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_flask_exporter import PrometheusMetrics
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from service.metrics.buckets import SECONDS
 
@@ -25,7 +26,8 @@ _UNTIMED = frozenset({"/healthz", "/livez", "/metrics"})
 class HttpMetrics(PrometheusMetrics):  # type: ignore[misc]
     """Adds `GET /metrics` to an app, and counts the requests that Flask answers.
 
-    `route` is the URL rule, never the raw path, so that a scanner cannot make new series. An app that has a page at
+    `route` is the URL rule, also where only the method is wrong, and never the raw path, so that a scanner cannot make
+    new series. An app that has a page at
     `/metrics` already keeps it; it can show these numbers too by registering `registry` with its own, of which a
     `CollectorRegistry` may be a part like any collector.
     """
@@ -47,7 +49,7 @@ class HttpMetrics(PrometheusMetrics):  # type: ignore[misc]
             _log.warning("the app has a page of its own at %s and keeps it; see HttpMetrics for both in one", path)
             return
         # Under the blueprint's name it has the headers and error answers of the other routes.
-        app.add_url_rule(path, "jitney.metrics", self._page)
+        app.add_url_rule(path, "jitney.metrics", self._page, merge_slashes=False, strict_slashes=True)
 
     def export_defaults(self, *_: Any, app: Flask, **__: Any) -> None:
         """Called by the exporter when it is bound to an app."""
@@ -64,8 +66,7 @@ class HttpMetrics(PrometheusMetrics):  # type: ignore[misc]
         g.jitney_counted_from = time.perf_counter()
 
     def _count(self, response: Response) -> Response:
-        rule = request.url_rule
-        route = "unmatched" if rule is None else rule.rule
+        route = _route()
         method = request.method if request.method in _METHODS else "other"
         labels = (method, route, str(response.status_code))
         self._requests.labels(*labels).inc()
@@ -73,3 +74,15 @@ class HttpMetrics(PrometheusMetrics):  # type: ignore[misc]
         if route not in _UNTIMED and "jitney_counted_from" in g:
             self._seconds.labels(*labels).observe(time.perf_counter() - g.jitney_counted_from)
         return response
+
+
+def _route() -> str:
+    rule: Any = request.url_rule
+    refusal = request.routing_exception
+    if rule is None and isinstance(refusal, MethodNotAllowed) and refusal.valid_methods:
+        adapter = current_app.create_url_adapter(request)
+        try:
+            rule = adapter and adapter.match(method=next(iter(refusal.valid_methods)), return_rule=True)[0]
+        except HTTPException:  # the rules have come to differ, as in an app that answers for several hosts
+            rule = None
+    return "unmatched" if rule is None else str(rule.rule)

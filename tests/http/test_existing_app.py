@@ -168,3 +168,69 @@ def test_two_apps_in_one_process_count_for_themselves():
     assert [server.metric(rows) for server in servers] == [1, 0]
     for server in servers:
         server.close()
+
+
+def at(server: Served, method: str, path: str):
+    # The client would take what follows two slashes for the name of a host.
+    return server.client.open("/", method=method, environ_overrides={"PATH_INFO": path}, json={"instances": [[1]]})
+
+
+@pytest.mark.parametrize(
+    "method, path, status",
+    [
+        ("POST", "/models/m//predict", 404),
+        ("POST", "/models/m/predict/", 404),
+        ("POST", "/predict/", 404),
+        ("POST", "/predict/more", 404),
+        ("POST", "//predict", 404),
+        ("POST", "///models//m/predict", 404),
+        ("GET", "/livez/", 404),
+        ("GET", "/healthz//x", 404),
+        ("GET", "/metrics/", 404),
+        ("GET", "/predict", 405),
+        ("PUT", "/models/m/versions/3/predict", 405),
+        ("POST", "/livez", 405),
+        ("DELETE", "/metrics", 405),
+    ],
+)
+def test_what_goes_wrong_under_a_path_of_jitney_is_answered_as_an_api_answers(host, extend, method, path, status):
+    host.register_error_handler(405, lambda error: ("<h1>not so</h1>", 405))
+    server = extend(host)
+    answer = at(server, method, path)
+    assert (answer.status_code, answer.content_type) == (status, "application/problem+json")
+    assert answer.json["request_id"] == answer.headers["X-Request-ID"]
+    assert ("Allow" in answer.headers) == (status == 405)
+
+
+@pytest.mark.parametrize(
+    "path", ["/predictions", "/models", "/models/m", "/models/m/x/predict", "/livezz", "/a/predict", "/metricsx"]
+)
+def test_paths_beside_those_of_jitney_are_the_apps(host, extend, path):
+    host.register_error_handler(405, lambda error: ("<h1>not so</h1>", 405))
+    server = extend(host)
+    assert at(server, "GET", path).text == "<h1>lost</h1>"
+    assert at(server, "POST", "/").text == "<h1>not so</h1>"
+    assert "X-Request-ID" not in at(server, "GET", path).headers
+
+
+def test_the_apps_own_page_under_a_path_of_jitney_stays_with_its_redirect(host, extend):
+    host.add_url_rule("/predict/help/", view_func=lambda: "help")
+    server = extend(host)
+    assert server.client.get("/predict/help/").text == "help"
+    assert server.client.get("/predict/help").status_code == 308
+
+
+def test_a_second_init_app_is_refused_and_changes_nothing(host, extend):
+    server = extend(host)
+    with pytest.raises(RuntimeError, match="has Jitney already"):
+        Jitney(host, SETTINGS, model_handle=as_handle(sums))
+    assert host.extensions["jitney"] is server.runtime
+    assert server.predict([1, 2]).json["predictions"] == [3.0]
+
+
+def test_init_app_after_the_first_request_is_refused_and_changes_nothing(host):
+    assert host.test_client().get("/").status_code == 200
+    with pytest.raises(RuntimeError, match="before the first"):
+        Jitney(host, SETTINGS, model_handle=as_handle(sums))
+    assert "jitney" not in host.extensions
+    assert host.test_client().get("/nowhere").text == "<h1>lost</h1>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from served import POISON, sums
+from served import GUARD_S, POISON, sums
 
 from loaders.handle import ModelHandle
 from loaders.signature import EncodedText, TextInput
@@ -46,6 +46,7 @@ def bounds(family) -> list[float]:
 def test_every_promised_family_is_there_with_its_type_and_labels(served):
     server = served(max_batch_size=4)
     server.predict([1], [POISON])
+    assert server.runtime.close(GUARD_S), "a batch is counted when its callers have been answered"
     found = families(server)
     assert found.keys() >= FAMILIES.keys()
     for name, (kind, labels) in FAMILIES.items():
@@ -80,6 +81,7 @@ def test_counts_follow_what_happened(served):
 def test_failed_rows_and_retries_are_counted_by_reason(served):
     server = served(max_batch_size=4)
     server.predict([1], [POISON], [2], [3])
+    assert server.runtime.close(GUARD_S), "a batch is counted when its callers have been answered"
     assert server.metric('inference_errors_total{model="m",reason="model",version="3"}') == 1
     assert server.metric('inference_batch_retries_total{model="m",reason="model",version="3"}') == 2
 
@@ -115,7 +117,7 @@ def test_a_stranger_cannot_make_new_series_with_paths_names_or_methods(served):
         ("POST", "/models/<name>/predict", "404"),
         ("POST", "/models/<name>/versions/<version>/predict", "404"),
         ("GET", "unmatched", "404"),
-        ("other", "unmatched", "405"),
+        ("other", "/predict", "405"),
     }
     assert not any("x1" in str(sample.labels) for family in families(server).values() for sample in family.samples)
 
@@ -152,3 +154,12 @@ def test_the_page_speaks_the_format_that_is_asked_for(served, accept):
     answer = served().client.get("/metrics", headers={"Accept": accept})
     expected = "application/openmetrics-text" if "openmetrics" in accept else "text/plain"
     assert answer.content_type.startswith(expected)
+
+
+def test_a_wrong_method_is_counted_under_the_rule_of_its_path(served):
+    server = served()
+    server.client.get("/predict")
+    server.client.put("/models/some/predict")
+    server.client.open("/livez", method="BREW")
+    for method, route in (("GET", "/predict"), ("PUT", "/models/<name>/predict"), ("other", "/livez")):
+        assert server.metric(f'http_requests_total{{method="{method}",route="{route}",status="405"}}') == 1
