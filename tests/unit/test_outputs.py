@@ -304,10 +304,11 @@ def test_values_of_pandas_become_plain_json():
     assert as_json(pandas.Series([1, 2.5], index=["a", "b"])) == "[1.0,2.5]"
     assert as_json(pandas.Series(["a", "b"])) == '["a","b"]'
     assert as_json(pandas.Timestamp("2024-02-29")) == '"2024-02-29T00:00:00"'
-    for missing in (pandas.NaT, [pandas.NaT], pandas.Series([1.0, None]), pandas.Series([pandas.NaT])):
+    gap = pandas.Series([1, None], dtype="Int64")
+    for missing in (pandas.NaT, [pandas.NaT], pandas.Series([1.0, None]), pandas.Series([pandas.NaT]), gap):
         with pytest.raises(NonFiniteOutput):
             present(RAW, missing)
-    for unknown in (pandas.NA, pandas.Timedelta(1), pandas.Series([1, None], dtype="Int64")):
+    for unknown in (pandas.NA, pandas.Timedelta(1), pandas.Series([pandas.NA])):
         with pytest.raises(ModelFailed):
             present(RAW, unknown)
 
