@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from loaders.errors import ModelLoadError
 from loaders.handle import ModelHandle
 from loaders.signature import EncodedText, ImageInput, TabularInput, TensorInput, TextInput
 from service.warmup import example_row, warm_up
@@ -48,9 +49,33 @@ def test_a_batch_of_one_and_a_full_batch_are_run(largest, sizes):
     assert calls == sizes
 
 
-def test_what_the_model_raises_comes_through():
-    def fail(model, rows, parameters):
-        raise RuntimeError("no")
+@pytest.mark.parametrize(
+    "largest, buckets, sizes",
+    [(8, (2, 4, 8), [1, 2, 4, 8]), (5, (1, 4, 6, 9), [1, 4, 5, 6]), (4, (16,), [1, 4, 16]), (4, (), [1, 4])],
+)
+def test_every_size_that_a_batch_can_be_filled_up_to_is_run(largest, buckets, sizes):
+    calls: list[int] = []
+    model = ModelHandle.from_callable(len, name="m", input=TabularInput(width=2))
+    warm_up(model, largest, lambda model, rows, _: calls.append(len(rows)), buckets)
+    assert calls == sizes
 
-    with pytest.raises(RuntimeError, match="no"):
-        warm_up(ModelHandle.from_callable(len, name="m", input=TabularInput(width=2)), 2, fail)
+
+@pytest.mark.parametrize(
+    "spec, described",
+    [
+        (TabularInput(width=2), "zeros of shape [2] and type float64"),
+        (TensorInput((3, None), "int64"), "zeros of shape [3, 1] and type int64"),
+        (TextInput(), 'the text "warm up"'),
+    ],
+)
+@pytest.mark.parametrize("fails_at, batch", [(1, "1 row"), (4, "4 rows")])
+def test_a_failure_says_on_what_and_how_to_start_without(spec, described, fails_at, batch):
+    def fail(model, rows, parameters):
+        if len(rows) == fails_at:
+            raise ValueError("zero")
+
+    with pytest.raises(ModelLoadError) as caught:
+        warm_up(ModelHandle.from_callable(len, name="m", input=spec), 4, fail)
+    assert isinstance(caught.value.__cause__, ValueError)
+    for part in (f"the warm-up batch of {batch}", described, "ValueError: zero", "WARMUP=false"):
+        assert part in str(caught.value)
