@@ -49,7 +49,9 @@ class BatchMetrics:
         self._model_s = seconds("inference_model_seconds", "Time of a batch in the model")
         self._preprocess = seconds("inference_preprocess_seconds", "Time of a request in validation and preparation")
         self._flushes = counter("inference_flushes_total", "Batches, by why they left", "reason")
-        self._rows = counter("inference_rows_total", "Rows that the model has seen")
+        self._rows = counter(
+            "inference_rows_total", "Rows that the model has seen, each once, however often its batch was tried"
+        )
         self._abandoned = counter("inference_abandoned_total", "Rows whose client had gone")
         self._errors = counter("inference_errors_total", "Rows that failed, by why", "reason")
         self._rejected = counter("inference_rejected_total", "Requests without an answer, by why", "reason")

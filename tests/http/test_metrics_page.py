@@ -60,6 +60,7 @@ def test_counts_follow_what_happened(served):
     spec = TextInput(encode=lambda text: EncodedText(tuple(text.encode())))
     server = served(ModelHandle.from_callable(lambda rows: [0 for _ in rows], name="t", input=spec), max_batch_size=2)
     server.predict("a", "abc", "x")
+    assert server.runtime.close(GUARD_S), "a batch is counted when its callers have been answered"
     text = server.client.get("/metrics").text
     for line in (
         'inference_rows_total{model="t",version="1"} 3.0',
