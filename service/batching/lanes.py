@@ -175,10 +175,9 @@ class Lanes:
         """Remove a lane that has emptied; keys are made from requests, so empty lanes must not pile up."""
         if lane.rows == 0 and lane in self._lanes:
             del self._lanes[lane]
-            # Lanes live by their identity: a key that changes its mind about what it equals must not remove another's.
-            other = self._by_name.pop(lane.name, None)
-            if other is not None and other is not lane:
-                self._by_name[other.name] = other
+            # Lanes live by their identity: a key that changes its mind about what it equals can remove another name
+            # here, but not another lane; the worst is that its rows find no company.
+            self._by_name.pop(lane.name, None)
 
     def oldest(self) -> Ticket | None:
         """The request that has waited longest."""

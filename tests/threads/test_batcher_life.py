@@ -304,6 +304,15 @@ def test_the_worker_thread_cannot_wait_for_itself(way: str) -> None:
         assert batcher.submit(["inner"]) == ["inner"]
 
 
+def test_a_thread_that_follows_the_worker_is_not_taken_for_it() -> None:
+    with ThreadedBatcher(lambda rows: rows, max_batch_latency_s=0.0) as batcher:
+        assert batcher.submit([1]) == [1]
+    for _ in range(5):  # the system gives the number of a thread that has ended to the next one
+        callers = Callers()
+        callers.start(lambda: batcher.submit([1]))
+        assert isinstance(callers.finish()[0], Draining)
+
+
 def test_a_wait_may_be_without_end() -> None:
     with ThreadedBatcher(lambda rows: rows, max_batch_latency_s=0.0, default_timeout_s=float("inf")) as batcher:
         assert batcher.submit([1]) == [1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import traceback
@@ -92,15 +93,29 @@ def test_a_child_can_make_a_batcher_of_its_own() -> None:
         assert parents.submit([2]) == [2]
 
 
+class Weights:
+    """A model that would touch its device when it is destroyed."""
+
+    def __init__(self, gone: list[int]) -> None:
+        self._gone = gone
+
+    def __call__(self, rows: list[object]) -> list[object]:
+        return rows
+
+    def __del__(self) -> None:
+        self._gone.append(os.getpid())
+
+
 class Loaded(Runtime):
     """A runtime whose model comes from somewhere else than this process's memory."""
 
     loads = 0
     freed = 0
+    gone: list[int]
 
     def _load_from_path(self) -> ModelHandle:
         self.loads += 1
-        return ModelHandle("m", "1", "counted", list, release=self._count)
+        return ModelHandle("m", "1", "counted", Weights(self.gone), release=self._count)
 
     def _count(self) -> None:
         self.freed += 1
@@ -114,6 +129,7 @@ def ask(runtime: Runtime) -> list[object]:
 @pytest.mark.parametrize("way", ["start", "ensure_started"])
 def test_a_runtime_starts_anew_in_a_child_and_loads_its_model_again(way: str) -> None:
     runtime = Loaded(Settings(max_batch_latency_ms=0, warmup=False), BatchMetrics(CollectorRegistry()))
+    runtime.gone = []
     runtime.start()
     assert ask(runtime) == ["row"]
 
@@ -122,12 +138,14 @@ def test_a_runtime_starts_anew_in_a_child_and_loads_its_model_again(way: str) ->
         said += [tried(runtime.batcher), tried(runtime.serving), runtime in runtimes()]
         getattr(runtime, way)()
         said += [ask(runtime), runtime.loads, readiness(runtime)[1]["reasons"]]
+        gc.collect()
+        said.append(list(runtime.gone))
         return repr([*said, runtime.close(GUARD_S), runtime.freed])
 
     with runtime._lock, _process_lock:  # as other threads may hold them at that moment
         said = said_by_child(child)
     told = [True, True, ["not started"], "the service has not been started", "the model is still loading", True]
-    assert said == repr([*told, ["row"], 2, [], True, 1])
+    assert said == repr([*told, ["row"], 2, [], [], True, 1])
     assert ask(runtime) == ["row"]
     assert runtime.close(GUARD_S)
     assert (runtime.loads, runtime.freed) == (1, 1)
@@ -135,6 +153,7 @@ def test_a_runtime_starts_anew_in_a_child_and_loads_its_model_again(way: str) ->
 
 def test_a_child_that_only_closes_what_its_parent_started_frees_nothing() -> None:
     runtime = Loaded(Settings(warmup=False), BatchMetrics(CollectorRegistry()))
+    runtime.gone = []
     runtime.start()
     assert ask(runtime) == ["row"]
     with runtime._lock:
