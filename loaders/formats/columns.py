@@ -189,7 +189,9 @@ def _takes_numbers_only(part: Any) -> bool:
     """Whether a part of scikit-learn itself says, by its tags, that it takes neither text nor categories."""
     if not type(part).__module__.startswith("sklearn.") or hasattr(part, "statistics_"):
         return False
-    if any(hasattr(part, name) for name in ("transformers_", "steps", "transformer_list", *_INNER)):
+    if any(hasattr(part, name) for name in ("transformers_", "steps", "transformer_list")):
+        return False
+    if not all(_takes_numbers_only(inner) for inner in inner_parts(part)):
         return False
     try:
         tags = part.__sklearn_tags__()

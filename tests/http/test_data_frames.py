@@ -115,6 +115,21 @@ def test_types_are_known_through_searches_unions_and_nested_pipelines(serve):
     assert server.predict({"age": 3, "city": 3}).status_code == 422
 
 
+def test_a_forest_behind_the_columns_takes_no_numbers_in_strings(serve):
+    from sklearn.compose import make_column_transformer
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    frame = FRAME[["age", "city", "member"]]
+    columns = make_column_transformer((OneHotEncoder(), ["city"]), remainder="passthrough")
+    model = make_pipeline(columns, RandomForestClassifier(3, random_state=0)).fit(frame, ANSWERS)
+    server = serve(model)
+    np.testing.assert_allclose(probabilities(server, *frame.to_dict("records")), model.predict_proba(frame))
+    for wrong in ({"age": "3"}, {"member": "1"}, {"city": True}):
+        assert server.predict({"age": 3, "city": "a", "member": True} | wrong).status_code == 422
+
+
 def test_an_encoder_of_text_without_a_choice_of_columns_takes_text(serve):
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
