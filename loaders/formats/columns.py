@@ -51,7 +51,7 @@ def to_frame(
     kinds = [_kinds(row, nulls) for row in rows]
     positions = [position for position, kind in enumerate(kinds) if kind == kinds[0]]
     data = {
-        number: _series(pandas, [rows[position][number] for position in positions], kind)
+        number: _column(pandas, [rows[position][number] for position in positions], kind)
         for number, kind in enumerate(kinds[0])
     }
     frame = pandas.DataFrame(data)
@@ -81,9 +81,9 @@ def _kinds(row: Sequence[Any], nulls: list[type]) -> tuple[type, ...]:
     )
 
 
-def _series(pandas: ModuleType, values: list[Any], kind: type) -> Any:
+def _column(pandas: ModuleType, values: list[Any], kind: type) -> Any:
     if None not in values:
-        return pandas.Series(values)
+        return values
     if kind is float:
         return pandas.Series(values, dtype=np.float64)
     # With the dtype that text has in this pandas, also where every value is a null.

@@ -69,7 +69,7 @@ def test_a_row_is_answered_as_by_the_estimator_alone_and_in_company(serve, colum
 def test_neighbours_with_values_of_other_types_do_not_change_an_answer(serve):
     from sklearn.preprocessing import FunctionTransformer
 
-    # What this makes of a value depends on its type alone, so nothing is known of the column's.
+    # What this makes of a value depends on the types of value and column, of which nothing is known.
     model = pipeline(["zip"], FRAME[["zip", "age"]], FunctionTransformer(_lengths))
     server = serve(model)
     rows = [{"zip": 1, "age": 3.0}, {"zip": "1", "age": 3.0}, {"zip": True, "age": 4}, {"zip": "abc", "age": 5.5}]
@@ -80,7 +80,8 @@ def test_neighbours_with_values_of_other_types_do_not_change_an_answer(serve):
 
 
 def _lengths(frame: Any) -> Any:
-    return frame.map(lambda value: len(repr(value).strip("'")) + 10 * isinstance(value, str)).to_numpy(float)
+    of_values = frame.map(lambda value: len(repr(value).strip("'")) + 10 * isinstance(value, str)).to_numpy(float)
+    return of_values + np.array([dtype.kind == "O" for dtype in frame.dtypes])
 
 
 @pytest.mark.parametrize(

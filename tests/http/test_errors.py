@@ -219,18 +219,28 @@ def test_a_deadline_is_noticed_while_the_model_is_busy(served):
     assert server.metric('inference_rejected_total{model="m",reason="deadline",version="3"}') == 1
 
 
-def test_reading_and_preparing_count_against_the_deadline(served):
+def test_what_comes_too_late_out_of_preparing_is_not_queued(served):
+    gate = Gate()
+
     def slow(text: str) -> EncodedText:
         time.sleep(0.05)
         return EncodedText((1,))
 
-    seen: list[int] = []
     spec = TextInput(encode=slow)
-    server = served(ModelHandle.from_callable(lambda rows: seen.append(0) or [0], name="m", input=spec))
+    model = ModelHandle.from_callable(lambda rows: gate([[0]] * len(rows)), name="m", input=spec)
+    server = served(model, max_batch_size=1, max_queue_size=1)
+    inside = [server.in_thread(lambda: server.predict("a"))]
+    assert gate.started.wait(GUARD_S)
+    inside.append(server.in_thread(lambda: server.predict("a")))
+    guard = time.monotonic() + GUARD_S
+    while server.runtime.status().queued < 1 and time.monotonic() < guard:
+        time.sleep(0.001)
+    # The queue is full: who asks it gets 429.
     problem_of(server.predict("a", timeout_ms=20), 504)
-    assert seen == [], "a row whose deadline passed while it was prepared must not reach the model"
+    problem_of(server.predict("a"), 429)
     assert server.metric('inference_rejected_total{model="m",reason="deadline",version="1"}') == 1
-    assert server.predict("a", timeout_ms=GUARD_S * 1000).status_code == 200
+    gate.release.set()
+    assert [answer().status_code for answer in inside] == [200, 200]
 
 
 def test_what_preparing_took_is_taken_off_the_time_in_the_queue(served):
