@@ -12,7 +12,7 @@ Key = tuple[str, str]
 
 
 class ModelCache:
-    """Keeps up to `capacity` handles; `retire(handle)` is called with each one that leaves and decides when to close it.
+    """Keeps up to `capacity` handles; `retire(handle)` is called with each that leaves, and decides when to close it.
 
     *Thread:* one, the one that loads the models; it needs no lock.
     """

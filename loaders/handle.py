@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from loaders.formats.rows import rows_by_name
 from loaders.signature import InputSpec, OutputSpec, TabularInput
 
 PredictFn = Callable[..., Any]
@@ -44,9 +45,12 @@ class ModelHandle:
         """One result per row, in the order of `rows`; whatever the model raises comes through.
 
         rows: 1 <= len(rows), all prepared for `input` and of one shape (texts may differ in length).
-        A result that is not a sequence is handed on unchanged: the batcher counts and refuses it.
+        An object of arrays, one entry per row in each, becomes one object per row. A result that is not a sequence is
+        handed on unchanged: the batcher counts and refuses it.
         """
         results = self.predict(list(rows), **(parameters or {}))
+        if isinstance(results, dict):
+            results = rows_by_name(results, len(rows))
         if isinstance(results, np.ndarray) and results.ndim > 0:
             return list(results)
         return results  # type: ignore[no-any-return]

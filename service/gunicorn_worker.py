@@ -44,7 +44,7 @@ STOP_UNFINISHED_S = 1.0
 # A longer rest of a body is not worth reading for the sake of the connection.
 REST_WORTH_READING_BYTES = 64 * 1024
 
-# Set in the environ of a request that was handed to a thread before the server was told to stop.
+# Set in the environ of a request: whether it was handed to a thread before the server was told to stop.
 ACCEPTED = "jitney.accepted"
 
 # linux/filter.h: one instruction, "return 0 bytes of the packet", that is: drop it. Offered by Linux since 2.2.
@@ -52,13 +52,26 @@ _SO_ATTACH_FILTER = 26
 _DROP_EVERYTHING = struct.pack("HBBI", 0x06, 0, 0, 0)
 
 
+class Connection(TConn):  # type: ignore[misc]
+    """A client's connection.
+
+    `served_since`: when a thread took it up, None as long as it waits for one. `body`: of the request that is being
+    served, None as long as its head has not been read. Both are written by the thread that serves it. `left_bytes`: how
+    much is still read from it after its last answer.
+    """
+
+    served_since: float | None = None
+    body: Any = None
+    left_bytes: int = LINGER_BYTES
+
+
 class Worker(ThreadWorker):  # type: ignore[misc]
     """*Thread:* everything but `handle` and what it calls runs on the main thread."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._busy: dict[TConn, bool] = {}  # connections with a thread -> handed over before the stop
-        self._lingering: deque[tuple[float, TConn]] = deque()
+        self._busy: dict[Connection, bool] = {}  # connections with a thread -> handed over before the stop
+        self._lingering: deque[tuple[float, Connection]] = deque()
         self._on_thread = threading.local()
         self._app: Callable[..., Iterable[bytes]]
         self.wsgi: Callable[..., Iterable[bytes]]
@@ -79,17 +92,18 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         except OSError:
             return  # nobody there, or gone again
         self.nr_conns += 1
-        conn = TConn(self.cfg, client, address, listener.getsockname())
+        conn = Connection(self.cfg, client, address, listener.getsockname())
         conn.set_timeout()
         self.pending_conns.append(conn)
         self.poller.register(conn.sock, selectors.EVENT_READ, partial(self.on_pending_socket_readable, conn))
 
-    def enqueue_req(self, conn: TConn) -> None:
+    def enqueue_req(self, conn: Connection) -> None:
         """Hand a connection to a thread."""
+        conn.served_since = conn.body = None
         self._busy[conn] = self.alive
         super().enqueue_req(conn)
 
-    def finish_request(self, conn: TConn, future: Any) -> None:
+    def finish_request(self, conn: Connection, future: Any) -> None:
         """A thread is done with a connection: keep it, or let it end."""
         self._busy.pop(conn, None)
         if not future.cancelled() and future.exception() is None and future.result():
@@ -107,9 +121,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         if self._stop_at is not None:
             self._hasten(now - self._stop_at)
 
-    def _linger(self, conn: TConn) -> None:
+    def _linger(self, conn: Connection) -> None:
         """Say that nothing more will be sent, and read on until the client has closed its side too."""
-        conn.left_bytes = LINGER_BYTES
         try:
             conn.sock.shutdown(socket.SHUT_WR)
             conn.sock.setblocking(False)
@@ -119,7 +132,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             return
         self._lingering.append((time.monotonic() + LINGER_S, conn))
 
-    def _drain(self, conn: TConn, _sock: Any) -> None:
+    def _drain(self, conn: Connection, _sock: Any) -> None:
         try:
             data = conn.sock.recv(256 * 1024)
         except (BlockingIOError, InterruptedError):
@@ -131,12 +144,12 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self._lingering = deque(entry for entry in self._lingering if entry[1] is not conn)
             self._end(conn)
 
-    def _end(self, conn: TConn) -> None:
+    def _end(self, conn: Connection) -> None:
         with suppress(OSError, ValueError, KeyError):  # it may be closed already
             self.poller.unregister(conn.sock)
         self._close(conn)
 
-    def _close(self, conn: TConn) -> None:
+    def _close(self, conn: Connection) -> None:
         self.nr_conns -= 1
         conn.close()
 
@@ -148,9 +161,9 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         self._app = self.wsgi
         self.wsgi = self._call_app
 
-    def handle(self, conn: TConn) -> Any:
+    def handle(self, conn: Connection) -> Any:
         """Serve one request on a connection. *Thread:* of the pool."""
-        conn.body = None  # its request has not been read as far as that
+        conn.served_since = time.monotonic()
         self._on_thread.conn = conn
         return super().handle(conn)
 
@@ -222,9 +235,16 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self.murder_pending()
         if self._hurry or stopping_for_s >= STOP_UNFINISHED_S:
             for conn in list(self._busy):
-                if conn.body is None or _rest_of_body(conn.body):
+                if self._is_unfinished(conn):
                     with suppress(OSError):  # the client may have been faster
                         conn.sock.shutdown(socket.SHUT_RD)  # its thread gets the end of the stream
+
+    def _is_unfinished(self, conn: Connection) -> bool:
+        """Whether a thread waits, and has waited long enough, for the rest of a request."""
+        since = conn.served_since
+        if since is None or (not self._hurry and time.monotonic() - since < STOP_UNFINISHED_S):
+            return False
+        return conn.body is None or _rest_of_body(conn.body) > 0
 
 
 class _Captured:

@@ -33,6 +33,9 @@ from service.runtime import LaneKey, Runtime
 
 _RAW = OutputSpec()
 
+# What a client can do about its deadline.
+_DEADLINE = "timeout_ms of the request, at most REQUEST_TIMEOUT_MS"
+
 # The word that each is counted under.
 _REJECTIONS: dict[type[JitneyError], str] = {
     QueueFull: "queue_full",
@@ -73,10 +76,13 @@ class Prediction:
     preprocess_s: float
 
 
-def select_model(runtime: Runtime, name: str | None, version: str | None) -> ModelHandle:
-    """The model that a path names (None: the only one); raises NotReady, Draining or UnknownModel."""
+def select_model(runtime: Runtime, name: str | None, version: str | None, *, was_accepted: bool = False) -> ModelHandle:
+    """The model that a path names (None: the only one); raises NotReady, Draining or UnknownModel.
+
+    was_accepted: the request came before the service was told to stop, and is served.
+    """
     try:
-        model = runtime.serving()
+        model = runtime.serving(was_accepted=was_accepted)
     except Draining:
         if runtime.model is not None:
             runtime.metrics.rejected(runtime.model, "draining")
@@ -122,7 +128,7 @@ def predict(
     passed_s = time.monotonic() - entered_at
     try:
         if passed_s >= limit_s:
-            raise DeadlineExceeded(passed_s)
+            raise DeadlineExceeded(passed_s, _DEADLINE)
         answer = runtime.batcher().ask(
             [row.payload for row in rows],
             limit_s - passed_s,
@@ -133,6 +139,8 @@ def predict(
         )
     except (QueueFull, DeadlineExceeded, Draining, WorkerDead) as error:
         runtime.metrics.rejected(model, _REJECTIONS[type(error)])
+        if isinstance(error, DeadlineExceeded):
+            raise DeadlineExceeded(time.monotonic() - entered_at, _DEADLINE) from error
         raise
     except ClientGone:
         runtime.metrics.abandoned(model, len(rows))

@@ -152,9 +152,9 @@ class Runtime:
             return True
         return batcher.close(self.settings.request_timeout_ms / 1000 if timeout_s is None else timeout_s)
 
-    def serving(self) -> ModelHandle:
-        """The model that answers now; raises NotReady or Draining."""
-        if self.draining:
+    def serving(self, *, was_accepted: bool = False) -> ModelHandle:
+        """The model that answers now; raises NotReady or Draining, the latter only for requests from after the stop."""
+        if self.draining and not was_accepted:
             raise Draining("the service is stopping and takes no new work")
         if self.model is None or self._is_inherited():
             raise NotReady("the model is still loading" if self.load_error is None else "the model could not be loaded")
@@ -247,7 +247,7 @@ class Runtime:
             if isinstance(model.input, ImageInput):
                 image.require()
             if self.settings.warmup:
-                warm_up(model, self.settings.max_batch_size, self._predict)
+                warm_up(model, self.settings.max_batch_size, self._predict, self.settings.batch_size_buckets or ())
         except Exception as error:
             self.load_error = error
             # A ModelError is written for people; anything else needs its traceback to be understood.

@@ -19,6 +19,9 @@ from service.http.paths import EXACT
 from service.prediction import Prediction, predict, select_model
 from service.runtime import Runtime
 
+# What the HTTP server says of a request that it handed to a thread before it was told to stop.
+ACCEPTED = "jitney.accepted"
+
 # Linux tells when the other side has closed its half; elsewhere only a connection that is closed both ways shows.
 _HANG_UP = getattr(select, "POLLRDHUP", select.POLLHUP)
 
@@ -44,7 +47,7 @@ def predict_route(name: str | None = None, version: str | None = None) -> Respon
     here = runtime()
     here.ensure_started()
     here.await_model_in_memory()
-    model = select_model(here, name, version)
+    model = select_model(here, name, version, was_accepted=request.environ.get(ACCEPTED, False))
     arrival = here.announce()
     try:
         read = read_call(request, model.input, here.settings)

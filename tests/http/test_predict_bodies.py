@@ -446,3 +446,17 @@ def test_rows_of_one_request_must_be_alike_in_shape(served):
     answer = server.predict([1], [1, 2])
     assert (answer.status_code, answer.json["errors"][0]["loc"]) == (422, "instances[1]")
     assert server.predict([1, 2]).json["predictions"] == [3.0]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_function_may_answer_with_one_array_per_head(served, count):
+    def heads(rows):
+        return {"sum": np.array([row.sum() for row in rows]), "first": [row[0] for row in rows]}
+
+    answer = served(ModelHandle.from_callable(heads, name="m")).predict(*[[number, 1] for number in range(count)])
+    assert answer.json["predictions"] == [{"sum": number + 1, "first": number} for number in range(count)]
+
+
+def test_heads_of_the_wrong_length_are_the_models_fault(served):
+    model = ModelHandle.from_callable(lambda rows: {"a": [1, 2, 3], "b": [1]}, name="m")
+    assert served(model).predict([1], [2]).status_code == 500

@@ -119,6 +119,17 @@ def test_a_half_sent_request_does_not_delay_the_replacement_of_a_dead_worker(sta
     assert server.predict([ECHO, 2]).json()["predictions"] == [2]
 
 
+def test_requests_that_were_handed_over_before_the_stop_are_served_even_if_they_had_to_wait_for_a_thread(start):
+    server = start(THREADS=2, MAX_BATCH_SIZE=1)
+    with ThreadPoolExecutor(8) as pool:
+        answers = [pool.submit(server.predict, [SLEEP, 300]) for _ in range(8)]
+        server.wait_until(lambda: "ready" in server.text() and server.process.poll() is None)
+        time.sleep(0.4)  # all have been handed over, two are being served
+        server.process.send_signal(signal.SIGTERM)
+        assert [future.result().status_code for future in answers] == [200] * 8
+    assert server.process.wait(20) == 0
+
+
 @pytest.mark.parametrize("path", ["/nope", "/predict"])
 def test_an_answer_before_a_large_body_was_read_arrives_and_says_that_the_connection_closes(start, path):
     server = start(MAX_BODY_BYTES=1_000_000)
