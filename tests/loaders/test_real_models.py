@@ -21,6 +21,7 @@ from PIL import Image
 from real_models import LIMITS, Real, answers, package, same
 
 from loaders import EncodedText, ModelHandle, TabularInput, TensorInput, load_model
+from service import Settings, create_app
 from service.demo import imagenet
 from service.demo.build import is_built
 from service.demo.sources import Sources
@@ -498,3 +499,39 @@ def test_a_number_column_stays_a_number_when_a_batch_mixes_whole_numbers_and_fra
     rows = [[20, "Cork", False], [70.5, "Bern", True], [33, "Athens", True]]
     expected = model.predict_proba(frame.__class__(rows, columns=frame.columns))
     same(answers(handle, rows, {"proba": True}), list(expected), 1e-9)
+
+
+# --- through the routes ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def client_of() -> Iterator[Callable[[ModelHandle], Any]]:
+    runtimes = []
+
+    def start(handle: ModelHandle) -> Any:
+        app = create_app(Settings(warmup=False, max_batch_latency_ms=0), model_handle=handle)
+        runtimes.append(app.extensions["jitney"])
+        return app.test_client()
+
+    yield start
+    for runtime in runtimes:
+        assert runtime.close(10)
+
+
+def test_a_client_gets_the_embeddings_that_transformers_gives(minilm: Real, client_of: Callable[..., Any]) -> None:
+    client = client_of(minilm.handle)
+    given = client.post("/predict", json={"instances": minilm.instances})
+    assert given.status_code == 200
+    for answer, expected in zip(given.json["predictions"], minilm.expected, strict=True):
+        same(answer, expected, 1e-4)
+    cut = client.post("/predict", json={"text": "town " * 5000}).json
+    assert cut["truncated"] is True
+    assert "truncated" not in client.post("/predict", json={"text": "town"}).json
+
+
+def test_a_client_gets_the_labels_that_the_network_gives(pictures: Real, client_of: Callable[..., Any]) -> None:
+    client = client_of(pictures.handle)
+    for instance, expected in list(zip(pictures.instances, pictures.expected, strict=True))[:2]:
+        given = client.post("/predict", data={"file": (io.BytesIO(instance), "photo.jpg")})
+        assert given.status_code == 200
+        same(given.json["prediction"], expected, 1e-4)
