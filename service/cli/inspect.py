@@ -10,6 +10,7 @@ from typing import Any, Never
 
 import click
 
+from loaders.bundle import BUNDLE_FILE
 from loaders.errors import ModelError
 from loaders.handle import ModelHandle
 from service.settings import Settings, SettingsError, load_settings, read_dotenv
@@ -129,7 +130,8 @@ def _line(title: str, text: str) -> str:
 def _pinned(pinned: bool, given: Path) -> str:
     if pinned:
         return "pinned"
-    return f"not pinned; `jitney pin {given}` does" if given.is_dir() else "not pinned; a bundle can pin it"
+    described = (given / BUNDLE_FILE).is_file()
+    return f"not pinned; `jitney pin {given}` does" if described else f"not pinned; a {BUNDLE_FILE} can pin it"
 
 
 def _input(facts: dict[str, Any]) -> str:

@@ -117,12 +117,13 @@ def test_a_picture_model_is_told_with_its_preparation(bundle: Callable[..., Path
     assert f"{digest(path)} (not pinned" in text
 
 
-def test_a_bare_file_and_a_model_of_unknown_shape_are_told(exported: Path, traced: Path) -> None:
+def test_a_bare_model_is_told_and_what_it_does_not_say(exported: Path, traced: Path, sentiment: Path) -> None:
     text = inspect(exported).stdout
     assert "net, version 1 (pt2, on cpu)" in text
     assert "tensor: [4], float32" in text
-    assert "not pinned; a bundle can pin it" in text
+    assert "not pinned; a jitney.toml can pin it" in text
     assert "of a shape that the file does not tell" in inspect(traced).stdout
+    assert "not pinned; a jitney.toml can pin it" in inspect(sentiment).stdout
 
 
 def test_a_model_that_fails_on_a_made_up_row_is_told_with_what_it_said(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from model_makers import make_tokenizer, token_onnx
 
 from loaders import load_model
 
-WARM_CALLS = 200
-CALLS = 1000
+WARM_CALLS = 150
+CALLS = 600
 MOST_GROWTH = 0.10
 
 # In a process of its own: what other tests leave behind, and give back, would be counted too.
