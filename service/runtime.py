@@ -13,7 +13,6 @@ from typing import Any
 
 from loaders.errors import ModelError
 from loaders.handle import ModelHandle
-from loaders.load import load_model
 from loaders.signature import ImageInput, TextInput
 from service.batching.admission import Arrival
 from service.batching.batcher import BatcherStatus, ThreadedBatcher
@@ -24,6 +23,7 @@ from service.batching.tickets import BatchInfo
 from service.batching.worker import StartFailed
 from service.errors import Draining, NotReady, PredictionFailed
 from service.inputs import image
+from service.loading import load_configured_model
 from service.metrics.batches import BatchMetrics
 from service.settings import Settings
 from service.warmup import warm_up
@@ -243,7 +243,7 @@ class Runtime:
                 raise ModelError(f"SCHEDULER: {self._scheduler_fault}") from self._scheduler_fault
             if self._scheduler_fault is not None:
                 raise self._scheduler_fault
-            model = self._given or self._load_from_path()
+            model = self._given or load_configured_model(self.settings)
             if isinstance(model.input, ImageInput):
                 image.require()
             if self.settings.warmup:
@@ -267,20 +267,6 @@ class Runtime:
         """Free the model; one that was handed in belongs to whoever made it."""
         if self.model is not None and self.model is not self._given:
             self.model.close()
-
-    def _load_from_path(self) -> ModelHandle:
-        settings = self.settings
-        if settings.model_path is None:
-            raise ModelError("MODEL_PATH is not set: it names the model file or bundle directory to serve")
-        return load_model(
-            settings.model_path,
-            settings.model_format,
-            name=settings.model_name,
-            version=settings.model_version,
-            device=settings.device,
-            allow_pickle=settings.allow_pickle,
-            pad_to_multiple_of=settings.pad_to_multiple_of,
-        )
 
     def _run(self, rows: list[Any], key: LaneKey) -> Any:
         return self._predict(key.model, rows, {name: value for name, _, value in key.parameters})

@@ -52,20 +52,11 @@ def inspect(model: str, as_json: bool) -> None:
 
 
 def _load(settings: Settings) -> ModelHandle:
-    from loaders.load import load_model
     from loaders.signature import ImageInput
     from service.inputs import image
+    from service.loading import load_configured_model
 
-    assert settings.model_path is not None
-    handle = load_model(
-        settings.model_path,
-        settings.model_format,
-        name=settings.model_name,
-        version=settings.model_version,
-        device=settings.device,
-        allow_pickle=settings.allow_pickle,
-        pad_to_multiple_of=settings.pad_to_multiple_of,
-    )
+    handle = load_configured_model(settings)
     if isinstance(handle.input, ImageInput):
         image.require()
     return handle
