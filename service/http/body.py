@@ -78,8 +78,8 @@ def read_call(request: Request, spec: InputSpec, settings: Settings) -> ReadCall
             return _from_form(_read(request, settings), request.mimetype_params.get("boundary", ""), settings)
         if mimetype.startswith("image/"):
             return ReadCall(PredictCall([_read(request, settings)]), single=True)
-        raise UnsupportedMedia("this model takes application/json, multipart/form-data or image/*")
-    raise UnsupportedMedia("this model takes application/json")
+        raise UnsupportedMedia("this model takes the Content-Types application/json, multipart/form-data and image/*")
+    raise UnsupportedMedia("this model takes the Content-Type application/json")
 
 
 def _read(request: Request, settings: Settings) -> bytes:

@@ -59,7 +59,10 @@ def from_error(error: errors.JitneyError) -> Response:
         faults = [errors.Fault(f"instances[{row}]", str(error)) for row in error.rows]
     detail = str(error)
     if isinstance(error, errors.InvalidInput) and faults[0].loc:
-        detail = f"{faults[0].loc} {detail}"
+        detail = f"{faults[0].loc}: {detail}"
+    if status == 500:
+        # The batch's own line in the log tells what the model raised; this one tells whose request it was.
+        _log.error("request %s ended with 500: %s", request_id(), title)
     response = problem(status, title, detail, faults)
     if isinstance(error, errors.QueueFull):
         response.headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))

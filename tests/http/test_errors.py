@@ -384,3 +384,17 @@ def test_when_the_worker_dies_its_callers_and_later_ones_are_told(served, fatal)
         assert int(answer.headers["Retry-After"]) >= 1
         assert problem_of(answer, 503)["title"] == "Worker dead"
     assert server.metric('inference_rejected_total{model="m",reason="worker_dead",version="3"}') == 2
+
+
+def test_a_500_can_be_found_in_the_log_by_its_request_id(served, caplog):
+    answer = served().predict([POISON])
+    assert answer.status_code == 500
+    assert any(
+        record.name == "jitney.http" and answer.json["request_id"] in record.getMessage() for record in caplog.records
+    )
+
+
+def test_a_wrong_content_type_names_the_header_to_send(served):
+    answer = served().client.post("/predict", data='{"instances": [[1]]}', content_type="text/plain")
+    assert answer.status_code == 415
+    assert "Content-Type application/json" in answer.json["detail"]

@@ -74,6 +74,6 @@ def test_a_problem_is_a_document_of_its_own_type():
         "type": "about:blank",
         "title": "Invalid input",
         "status": 422,
-        "detail": "instances[1] must be a number",
+        "detail": "instances[1]: must be a number",
         "errors": [{"loc": "instances[1]", "msg": "must be a number"}],
     }
