@@ -9,6 +9,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from pydantic import ValidationError
 from loaders.errors import BundleError, ModelLoadError, UntrustedModelError
 from loaders.formats.onnx_external import NotOnnxError, external_files
 from loaders.paths import check_inside, resolve_inside
-from loaders.tables import BundleTables, OutputTable
+from loaders.suffixes import model_files
+from loaders.tables import INPUT_TABLES, BundleTables, ModelTable, OutputTable, Table
 
 BUNDLE_FILE = "jitney.toml"
 
@@ -46,7 +48,7 @@ def read_bundle(directory: Path) -> Bundle:
     Raises `BundleError` naming the key that is wrong, `UnsafePathError` when a file lies outside the bundle.
     """
     directory = directory.resolve()
-    tables = _parse(_read_text(directory))
+    tables = _with_file(_parse(_read_text(directory)), directory)
     artifact = resolve_inside(directory, tables.model.file, what=f"{BUNDLE_FILE}: [model] file")
     if artifact.is_dir():
         for file in _files(artifact):
@@ -136,9 +138,35 @@ def _parse(text: str) -> BundleTables:
     except tomllib.TOMLDecodeError as error:
         raise BundleError(f"{BUNDLE_FILE} is not valid TOML: {error}") from error
     except ValidationError as error:
-        faults = {_key(fault["loc"]): fault["msg"] for fault in reversed(error.errors(include_input=False))}
+        faults = {_key(fault["loc"]): _message(fault) for fault in reversed(error.errors(include_input=False))}
         listed = "; ".join(f"{key}: {message}" for key, message in sorted(faults.items()))
         raise BundleError(f"{BUNDLE_FILE}: {listed}") from error
+
+
+def _with_file(tables: BundleTables, directory: Path) -> BundleTables:
+    """The tables with `[model] file`: where it was left out, the only model file that there is, or the directory."""
+    if "file" in tables.model.model_fields_set or (directory / "config.json").is_file():
+        return tables
+    names = model_files(directory)
+    if len(names) > 1:
+        raise BundleError(f"{BUNDLE_FILE}: [model] file: which one is the model? here are {', '.join(names)}")
+    if not names:
+        return tables
+    return tables.model_copy(update={"model": tables.model.model_copy(update={"file": names[0]})})
+
+
+def _message(fault: Any) -> str:
+    """What is wrong with a key, and what is allowed instead."""
+    if fault["type"] != "extra_forbidden":
+        return str(fault["msg"])
+    loc = fault["loc"]
+    known: Mapping[str, Any] = BundleTables.model_fields
+    if len(loc) > 1:
+        tables: dict[str, type[Table]] = {"model": ModelTable, "output": OutputTable, **INPUT_TABLES}
+        known = tables[str(loc[1] if loc[0] == "input" else loc[0])].model_fields
+    close = get_close_matches(str(loc[-1]), known, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f"is not a {'key' if len(loc) > 1 else 'table'} of a bundle, those here are {', '.join(known)}{hint}"
 
 
 def _key(loc: tuple[int | str, ...]) -> str:

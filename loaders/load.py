@@ -13,17 +13,9 @@ from loaders.errors import BundleError, ModelError, ModelLoadError, UnknownForma
 from loaders.handle import ModelHandle
 from loaders.paths import resolve_model_path
 from loaders.registry import known_formats, loader_for
+from loaders.suffixes import FORMAT_OF_SUFFIX
 from loaders.tables import BundleTables, ModelTable
 
-_FORMAT_OF_SUFFIX = {
-    ".pkl": "pickle",
-    ".pickle": "pickle",
-    ".joblib": "joblib",
-    ".onnx": "onnx",
-    ".pt": "torchscript",
-    ".pt2": "pt2",
-    ".torchscript": "torchscript",
-}
 _NOT_TORCH = {"pickle", "joblib", "onnx"}
 
 
@@ -106,7 +98,7 @@ def _format_of(named: Path, artifact: Path) -> str:
             f"the directory {artifact.name!r} is not a model: "
             f"it holds neither {BUNDLE_FILE} nor a Hugging Face config.json"
         )
-    fmt = _FORMAT_OF_SUFFIX.get(named.suffix.lower()) or _FORMAT_OF_SUFFIX.get(artifact.suffix.lower())
+    fmt = FORMAT_OF_SUFFIX.get(named.suffix.lower()) or FORMAT_OF_SUFFIX.get(artifact.suffix.lower())
     if fmt is None:
         raise UnknownFormatError(
             f"the suffix {named.suffix!r} of {named.name!r} tells no format: set MODEL_FORMAT, or [model] format in a "

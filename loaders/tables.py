@@ -112,6 +112,14 @@ class TensorTable(Table):
 InputTable = Annotated[TabularTable | TextTable | ImageTable | TensorTable, Field(discriminator="kind")]
 
 
+INPUT_TABLES: dict[str, type[Table]] = {
+    "tabular": TabularTable,
+    "text": TextTable,
+    "image": ImageTable,
+    "tensor": TensorTable,
+}
+
+
 class OutputTable(Table):
     """`[output]`: `labels` are the class names in the model's order, or the name of a file with one on each line."""
 

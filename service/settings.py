@@ -95,6 +95,18 @@ class Settings(BaseSettings):
         """`Settings(MAX_BATCH_SIZE=8)` is `Settings(max_batch_size=8)`; both win over the environment."""
         super().__init__(**{name.lower(): value for name, value in values.items()})
 
+    @field_validator("bind")
+    @classmethod
+    def _known_address(cls, value: str) -> str:
+        host, _, port = value.rpartition(":")
+        if value.startswith(("unix:", "fd:")):
+            return value
+        if not host or not port.isdecimal() or not 0 <= int(port) <= 65535:
+            raise ValueError(
+                "must be HOST:PORT, e.g. 127.0.0.1:8000, or 0.0.0.0:8000 for every address of the machine, or unix:PATH"
+            )
+        return value
+
     @field_validator("device")
     @classmethod
     def _known_device(cls, value: str) -> str:

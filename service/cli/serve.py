@@ -66,7 +66,7 @@ def _say_what_to_try(model: Path, bind: str) -> None:
     if bind.startswith(("unix:", "fd:")):
         click.echo(f"Serving {model} at {bind}.")
         return
-    url = f"http://{bind}" if bind[0] != ":" else f"http://127.0.0.1{bind}"
+    url = f"http://{bind}"
     click.echo(f"Serving {model} at {url}. When the log says that the model is ready, try, in another terminal:\n")
     try:
         click.echo(f"{example_request(model.name, model, url)}\n")

@@ -205,3 +205,33 @@ def test_pinning_changes_nothing_but_the_digest(write: Callable[[str], Path], to
 def test_a_bare_file_cannot_be_pinned(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match=r"jitney\.toml"):
         pin(tmp_path)
+
+
+def test_the_only_model_file_of_a_bundle_need_not_be_named(tmp_path):
+    (tmp_path / "jitney.toml").write_text('[model]\nname = "x"\n')
+    (tmp_path / "model.onnx").write_bytes(b"x")
+    (tmp_path / "labels.txt").write_text("a\nb\n")
+    assert read_bundle(tmp_path).artifact == (tmp_path / "model.onnx").resolve()
+    (tmp_path / "other.joblib").write_bytes(b"y")
+    with pytest.raises(
+        BundleError, match=r"\[model\] file: which one is the model\? here are model.onnx, other.joblib"
+    ):
+        read_bundle(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[inputs]\nx = 1\n", r"\[inputs\]: is not a table .* model, input, output; did you mean input\?"),
+        ("[model]\nfil = 'a'\n", r"\[model\] fil: is not a key .* file, .*; did you mean file\?"),
+        ("[input]\nkind = 'tabular'\ncolums = ['a']\n", r"\[input\] colums: .* columns, .*; did you mean columns\?"),
+        (
+            "[output]\nzzz = 1\n",
+            r"\[output\] zzz: is not a key of a bundle, those here are task, labels, top_k, softmax$",
+        ),
+    ],
+)
+def test_an_unknown_key_is_told_what_it_might_have_been(tmp_path, text, said):
+    (tmp_path / "jitney.toml").write_text(text)
+    with pytest.raises(BundleError, match=said):
+        read_bundle(tmp_path)

@@ -100,7 +100,9 @@ def test_what_can_be_found_out_before_a_server_starts_is_said_before(tmp_path, a
     assert "Traceback" not in result.output
 
 
-@pytest.mark.parametrize("bind, shown", [(":9000", "http://127.0.0.1:9000/"), ("unix:/tmp/x", "at unix:/tmp/x.")])
+@pytest.mark.parametrize(
+    "bind, shown", [("127.0.0.1:9000", "http://127.0.0.1:9000/"), ("unix:/tmp/x", "at unix:/tmp/x.")]
+)
 def test_serve_shows_where_to_ask(bind, shown):
     assert shown in run("serve", "--model", "m.onnx", "--bind", bind, execute=Exec()).output
 
