@@ -98,12 +98,12 @@ class Settings(BaseSettings):
     @field_validator("bind")
     @classmethod
     def _known_address(cls, value: str) -> str:
-        host, _, port = value.rpartition(":")
+        port = value.rpartition(":")[2]
         if value.startswith(("unix:", "fd:")):
             return value
-        if not host or not port.isdecimal() or not 0 <= int(port) <= 65535:
+        if ":" not in value or not port.isdecimal() or not 0 <= int(port) <= 65535:
             raise ValueError(
-                "must be HOST:PORT, e.g. 127.0.0.1:8000, or 0.0.0.0:8000 for every address of the machine, or unix:PATH"
+                "must be HOST:PORT, e.g. 127.0.0.1:8000, or :8000 for every address of the machine, or unix:PATH"
             )
         return value
 

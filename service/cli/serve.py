@@ -66,8 +66,11 @@ def _say_what_to_try(model: Path, bind: str) -> None:
     if bind.startswith(("unix:", "fd:")):
         click.echo(f"Serving {model} at {bind}.")
         return
-    url = f"http://{bind}"
-    click.echo(f"Serving {model} at {url}. When the log says that the model is ready, try, in another terminal:\n")
+    host, _, port = bind.rpartition(":")
+    everywhere = host in ("", "0.0.0.0", "[::]")
+    url = f"http://127.0.0.1:{port}" if everywhere else f"http://{bind}"
+    where = f"{url} and every other address of this machine" if everywhere else url
+    click.echo(f"Serving {model} at {where}. When the log says that the model is ready, try, in another terminal:\n")
     try:
         click.echo(f"{example_request(model.name, model, url)}\n")
     except KeyError:

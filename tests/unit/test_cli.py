@@ -46,7 +46,7 @@ def test_serve_becomes_gunicorn_with_the_configuration_of_the_package():
     command = ["-m", "gunicorn", "-c", "python:service.gunicorn_config", "--reload", "service:create_app()"]
     assert execute.calls == [(sys.executable, [sys.executable, *command])]
     assert (os.environ["MODEL_PATH"], os.environ["BIND"]) == ("some/model.onnx", "0.0.0.0:9000")
-    assert "http://0.0.0.0:9000/healthz" in result.output
+    assert "http://127.0.0.1:9000/healthz" in result.output
 
 
 def test_serve_takes_the_model_from_a_dotenv_file(tmp_path):
@@ -101,7 +101,12 @@ def test_what_can_be_found_out_before_a_server_starts_is_said_before(tmp_path, a
 
 
 @pytest.mark.parametrize(
-    "bind, shown", [("127.0.0.1:9000", "http://127.0.0.1:9000/"), ("unix:/tmp/x", "at unix:/tmp/x.")]
+    "bind, shown",
+    [
+        (":9000", "http://127.0.0.1:9000 and every other address"),
+        ("[::1]:9000", "at http://[::1]:9000."),
+        ("unix:/tmp/x", "at unix:/tmp/x."),
+    ],
 )
 def test_serve_shows_where_to_ask(bind, shown):
     assert shown in run("serve", "--model", "m.onnx", "--bind", bind, execute=Exec()).output

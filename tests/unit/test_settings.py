@@ -203,12 +203,12 @@ def test_a_dotenv_file_need_not_exist(tmp_path):
     assert environ == dict(os.environ)
 
 
-@pytest.mark.parametrize("bind", ["8401", "localhost", ":8401", "127.0.0.1:99999", "127.0.0.1:http"])
+@pytest.mark.parametrize("bind", ["8401", "localhost", "127.0.0.1:99999", "127.0.0.1:http"])
 def test_an_address_is_a_host_and_a_port(bind):
     with pytest.raises(SettingsError, match=r"BIND='.*': must be HOST:PORT"):
         load_settings(bind=bind)
 
 
-@pytest.mark.parametrize("bind", ["0.0.0.0:80", "[::1]:8000", "localhost:0", "unix:/run/jitney.sock", "fd://3"])
+@pytest.mark.parametrize("bind", ["0.0.0.0:80", ":80", "[::1]:8000", "localhost:0", "unix:/run/jitney.sock", "fd://3"])
 def test_an_address_may_be_of_any_kind_that_gunicorn_takes(bind):
     assert load_settings(bind=bind).bind == bind
