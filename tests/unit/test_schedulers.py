@@ -57,23 +57,23 @@ class Served:
         self.cost = 0
         self.batches: list[list[int]] = []
         self.waited: list[tuple[int, int]] = []  # rows in front at arrival, batches until served
-        coming = list(lengths)[::-1]
-        waiting: list[tuple[int, int, int]] = []  # length, rows in front, batches that had left, at arrival
+        coming = rows_of(lengths)[::-1]
+        waiting: list[tuple[Row, int, int]] = []  # row, rows in front, batches that had left, at arrival
         passes = 0
         while coming or waiting:
             while coming and len(waiting) < backlog:
                 waiting.append((coming.pop(), len(waiting), len(self.batches)))
             view = waiting[: scheduler.look_ahead(limits)]
-            chosen = scheduler.select(rows_of([length for length, _, _ in view]), limits, passes)
-            assert chosen
-            assert len(set(chosen)) == len(chosen)
-            batch = [view[position] for position in chosen]
-            assert limits.fits(len(batch), max(length for length, _, _ in batch))
-            self.batches.append([length for length, _, _ in batch])
-            self.cost += len(batch) * max(length for length, _, _ in batch)
-            self.waited += [(in_front, len(self.batches) - before) for _, in_front, before in batch]
-            passes = 0 if 0 in chosen else passes + 1
+            chosen = scheduler.select([row for row, _, _ in view], limits, passes)
             taken = set(chosen)
+            assert len(taken) == len(chosen) >= 1
+            batch = [view[position] for position in chosen]
+            longest = max(row.length for row, _, _ in batch)
+            assert limits.fits(len(batch), longest)
+            self.batches.append([row.length for row, _, _ in batch])
+            self.cost += len(batch) * longest
+            self.waited += [(in_front, len(self.batches) - before) for _, in_front, before in batch]
+            passes = 0 if 0 in taken else passes + 1
             waiting = [row for position, row in enumerate(waiting) if position not in taken]
 
 
