@@ -105,7 +105,7 @@ def test_what_can_be_found_out_before_a_server_starts_is_said_before(tmp_path, a
     [
         (":9000", "http://127.0.0.1:9000 and every other address"),
         ("[::1]:9000", "at http://[::1]:9000."),
-        ("unix:/tmp/x", "at unix:/tmp/x."),
+        ("unix:/run/x", "at unix:/run/x."),
     ],
 )
 def test_serve_shows_where_to_ask(bind, shown):
