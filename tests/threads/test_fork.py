@@ -7,7 +7,8 @@ import os
 import select
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -16,6 +17,7 @@ from support.models import GUARD_S
 from support.parking import Parking, ParkingClock
 
 from loaders.handle import ModelHandle
+from loaders.registry import _registered, register_loader
 from service import create_app
 from service.batching.batcher import ThreadedBatcher
 from service.errors import NotReady
@@ -106,19 +108,39 @@ class Weights:
         self._gone.append(os.getpid())
 
 
-class Loaded(Runtime):
-    """A runtime whose model comes from somewhere else than this process's memory."""
+class CountedLoader:
+    """Loads a model that says when it is freed, and where it is destroyed."""
 
-    loads = 0
-    freed = 0
-    gone: list[int]
+    fmt = "counted"
 
-    def _load_from_path(self) -> ModelHandle:
+    def __init__(self) -> None:
+        self.loads = 0
+        self.freed = 0
+        self.gone: list[int] = []
+
+    def load(self, path: Path, *, name: str, version: str, metadata: Mapping[str, object] | None = None) -> ModelHandle:
         self.loads += 1
-        return ModelHandle("m", "1", "counted", Weights(self.gone), release=self._count)
+        return ModelHandle(name, version, "counted", Weights(self.gone), path=path, release=self._count)
 
     def _count(self) -> None:
         self.freed += 1
+
+
+@pytest.fixture
+def loader() -> Iterator[CountedLoader]:
+    loader = CountedLoader()
+    register_loader("counted", loader)
+    yield loader
+    _registered.pop("counted", None)
+
+
+@pytest.fixture
+def runtime(loader: CountedLoader, tmp_path: Path) -> Runtime:
+    """A runtime whose model comes from somewhere else than this process's memory."""
+    path = tmp_path / "m.counted"
+    path.touch()
+    settings = Settings(model_path=str(path), model_format="counted", max_batch_latency_ms=0, warmup=False)
+    return Runtime(settings, BatchMetrics(CollectorRegistry()))
 
 
 def ask(runtime: Runtime) -> list[object]:
@@ -127,9 +149,9 @@ def ask(runtime: Runtime) -> list[object]:
 
 
 @pytest.mark.parametrize("way", ["start", "ensure_started"])
-def test_a_runtime_starts_anew_in_a_child_and_loads_its_model_again(way: str) -> None:
-    runtime = Loaded(Settings(max_batch_latency_ms=0, warmup=False), BatchMetrics(CollectorRegistry()))
-    runtime.gone = []
+def test_a_runtime_starts_anew_in_a_child_and_loads_its_model_again(
+    runtime: Runtime, loader: CountedLoader, way: str
+) -> None:
     runtime.start()
     assert ask(runtime) == ["row"]
 
@@ -137,10 +159,10 @@ def test_a_runtime_starts_anew_in_a_child_and_loads_its_model_again(way: str) ->
         said = [runtime.status() is None, liveness(runtime)[0], readiness(runtime)[1]["reasons"]]
         said += [tried(runtime.batcher), tried(runtime.serving), runtime in runtimes()]
         getattr(runtime, way)()
-        said += [ask(runtime), runtime.loads, readiness(runtime)[1]["reasons"]]
+        said += [ask(runtime), loader.loads, readiness(runtime)[1]["reasons"]]
         gc.collect()
-        said.append(list(runtime.gone))
-        return repr([*said, runtime.close(GUARD_S), runtime.freed])
+        said.append(list(loader.gone))
+        return repr([*said, runtime.close(GUARD_S), loader.freed])
 
     with runtime._lock, _process_lock:  # as other threads may hold them at that moment
         said = said_by_child(child)
@@ -148,16 +170,16 @@ def test_a_runtime_starts_anew_in_a_child_and_loads_its_model_again(way: str) ->
     assert said == repr([*told, ["row"], 2, [], [], True, 1])
     assert ask(runtime) == ["row"]
     assert runtime.close(GUARD_S)
-    assert (runtime.loads, runtime.freed) == (1, 1)
+    assert (loader.loads, loader.freed) == (1, 1)
 
 
-def test_a_child_that_only_closes_what_its_parent_started_frees_nothing() -> None:
-    runtime = Loaded(Settings(warmup=False), BatchMetrics(CollectorRegistry()))
-    runtime.gone = []
+def test_a_child_that_only_closes_what_its_parent_started_frees_nothing(
+    runtime: Runtime, loader: CountedLoader
+) -> None:
     runtime.start()
     assert ask(runtime) == ["row"]
     with runtime._lock:
-        assert said_by_child(lambda: repr([runtime.close(), runtime.freed])) == "[True, 0]"
+        assert said_by_child(lambda: repr([runtime.close(), loader.freed])) == "[True, 0]"
     assert runtime.close(GUARD_S)
 
 
