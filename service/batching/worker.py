@@ -120,10 +120,14 @@ class Worker:
         self._admission.fail_everyone("the inference worker ended before it answered", cause)
 
     def turn(self) -> None:
-        """Receive what has come, do the jobs among it, then send at most one batch."""
+        """Receive what has come, then do the jobs among it, or send at most one batch."""
         on_the_way = self._receive()
-        while self._jobs:
-            self._do(self._jobs.pop(0))
+        if self._jobs:
+            while self._jobs:
+                self._do(self._jobs.pop(0))
+            # A job may take long: what came meanwhile must be received before a batch is chosen.
+            self._patience_s = 0.0
+            return
         # The inbox is drained before the clock is read: reading it first would judge a backlog by a stale time.
         now = self._clock()
         if self._admission.abandons != self._seen_abandons:

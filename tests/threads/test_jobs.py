@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 from support.callers import Callers
@@ -90,11 +91,54 @@ def test_a_job_that_was_taken_is_done_before_the_batcher_closes() -> None:
         callers.start(lambda: batcher.call(first))
         assert inside.wait(GUARD_S)
         callers.start(lambda: batcher.call(lambda: "second"))
-        pause = threading.Event()
-        for _ in range(1000):
-            if len(batcher._admission.jobs) == 2:
-                break
-            pause.wait(0.005)
+        wait_until(lambda: len(batcher._admission.jobs) == 2)
         callers.start(batcher.close)
         release.set()
         assert callers.finish()[1:] == ["second", True]
+
+
+class Held:
+    """A job that says when it has begun, and ends when it is let go."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.release = threading.Event()
+
+    def __call__(self) -> None:
+        self.begun.set()
+        assert self.release.wait(GUARD_S)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    for _ in range(1000):
+        if holds():
+            return
+        pause.wait(0.005)
+    pytest.fail("it did not come true")
+
+
+def test_rows_that_come_while_a_job_runs_share_the_batch_after_it() -> None:
+    sizes: list[int] = []
+
+    def predict(rows: list[object]) -> list[object]:
+        sizes.append(len(rows))
+        return rows
+
+    with ThreadedBatcher(predict, max_batch_latency_s=0.0) as batcher:
+        callers = Callers()
+        first, second = Held(), Held()
+        callers.start(lambda: batcher.call(first))
+        assert first.begun.wait(GUARD_S)
+        # The worker will find these two in its inbox together; the row is due at once, the job runs first.
+        callers.start(lambda: batcher.call(second))
+        wait_until(lambda: len(batcher._admission.jobs) == 2)
+        callers.start(lambda: batcher.submit([0]))
+        wait_until(lambda: batcher.status().queued == 1)
+        first.release.set()
+        assert second.begun.wait(GUARD_S)
+        callers.start(lambda: batcher.submit([1]))
+        wait_until(lambda: batcher.status().queued == 2)
+        second.release.set()
+        callers.finish()
+    assert sizes == [2]
