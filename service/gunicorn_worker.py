@@ -33,6 +33,8 @@ from typing import Any
 import orjson
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
+from service.wsgi_environ import ACCEPTED
+
 # How long a connection that was answered for the last time is read on, so that the answer is not lost to a reset.
 LINGER_S = 2.0
 LINGER_BYTES = 64 * 1024 * 1024
@@ -43,9 +45,6 @@ STOP_UNFINISHED_S = 1.0
 
 # A longer rest of a body is not worth reading for the sake of the connection.
 REST_WORTH_READING_BYTES = 64 * 1024
-
-# Set in the environ of a request: whether it was handed to a thread before the server was told to stop.
-ACCEPTED = "jitney.accepted"
 
 # linux/filter.h: one instruction, "return 0 bytes of the packet", that is: drop it. Offered by Linux since 2.2.
 _SO_ATTACH_FILTER = 26

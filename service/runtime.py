@@ -84,7 +84,7 @@ class Runtime:
         self.draining = False
         self.on_fatal: Callable[[str], None] = lambda _reason: None
         self._given = model_handle
-        self._lock = threading.Lock()  # guards _batcher, _closed and _freed
+        self._lock = threading.Lock()  # guards _batcher and _closed
         self._batcher: ThreadedBatcher | None = None
         self._closed = False
         self._started_by_request = False

@@ -13,8 +13,6 @@ from service.demo import digits, imagenet, sentiment
 from service.demo.sources import DemoError, Fetch, Sources
 from service.demo.steps import Report, Say, Step, say_for
 
-DEFAULT_TARGET = Path("demo-models")
-
 Build = Callable[[Path, Sources, Say], None]
 """Fills an empty directory with a bundle, or raises."""
 

@@ -18,9 +18,7 @@ from service.http.json import json_response
 from service.http.paths import EXACT
 from service.prediction import Prediction, predict, select_model
 from service.runtime import Runtime
-
-# What the HTTP server says of a request that it handed to a thread before it was told to stop.
-ACCEPTED = "jitney.accepted"
+from service.wsgi_environ import ACCEPTED
 
 # Linux tells when the other side has closed its half; elsewhere only a connection that is closed both ways shows.
 _HANG_UP = getattr(select, "POLLRDHUP", select.POLLHUP)

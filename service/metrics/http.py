@@ -27,9 +27,8 @@ class HttpMetrics(PrometheusMetrics):  # type: ignore[misc]
     """Adds `GET /metrics` to an app, and counts the requests that Flask answers.
 
     `route` is the URL rule, also where only the method is wrong, and never the raw path, so that a scanner cannot make
-    new series. An app that has a page at
-    `/metrics` already keeps it; it can show these numbers too by registering `registry` with its own, of which a
-    `CollectorRegistry` may be a part like any collector.
+    new series. An app that has a page at `/metrics` already keeps it; it can show these numbers too by registering
+    `registry` with its own, of which a `CollectorRegistry` may be a part like any collector.
     """
 
     def __init__(self, app: Flask, registry: CollectorRegistry) -> None:
