@@ -13,19 +13,10 @@ import numpy as np
 import pytest
 from PIL import Image
 from served import SMALL_PICTURE, Served, mean_colour, sums, upper
+from support.payload import Payload
 
 from loaders.handle import ModelHandle
 from loaders.signature import TextInput
-
-
-class Payload:
-    """Creates a file when it is unpickled."""
-
-    def __init__(self, trace: Path) -> None:
-        self.trace = trace
-
-    def __reduce__(self) -> Any:
-        return (Path.touch, (self.trace,))
 
 
 @pytest.fixture

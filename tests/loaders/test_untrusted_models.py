@@ -5,22 +5,12 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from support.payload import Payload
 
 from loaders import ModelLoadError, UnsafePathError, UntrustedModelError, load_model, pin
 from loaders.formats.pickled import PickleLoader
-
-
-class Payload:
-    """Creates a file when it is unpickled."""
-
-    def __init__(self, trace: Path) -> None:
-        self.trace = trace
-
-    def __reduce__(self) -> Any:
-        return (Path.touch, (self.trace,))
 
 
 @pytest.fixture
