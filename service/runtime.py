@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,17 +16,17 @@ from loaders.handle import ModelHandle
 from loaders.signature import ImageInput, TextInput
 from service.batching.admission import Arrival
 from service.batching.batcher import BatcherStatus, ThreadedBatcher
-from service.batching.ceiling import Ceiling
-from service.batching.faults import FaultKind, classify, log_error, text_of
+from service.batching.faults import FaultKind, log_error, text_of
 from service.batching.schedulers import Fifo, NoScheduler, Scheduler, make_scheduler
 from service.batching.tickets import BatchInfo
 from service.batching.worker import StartFailed
 from service.errors import Draining, NotReady, PredictionFailed
 from service.inputs import image
-from service.loading import load_configured_model
 from service.metrics.batches import BatchMetrics
+from service.models.filling import FilledCalls
+from service.models.loading import load_configured_model
+from service.models.warmup import warm_up
 from service.settings import Settings
-from service.warmup import warm_up
 
 _log = logging.getLogger("jitney")
 
@@ -91,7 +91,7 @@ class Runtime:
         self._pid = os.getpid()
         self._inherited: tuple[object, ...] = ()
         self._scheduler_fault: Exception | None = None
-        self._fill_ceiling = Ceiling(settings.max_batch_size)  # worker thread only
+        self._predict = self._filled_calls()
         with _process_lock:
             _runtimes.add(self)
 
@@ -199,8 +199,14 @@ class Runtime:
             self._batcher = None
             self.model = None
             self.load_error = None
-            self._fill_ceiling = Ceiling(self.settings.max_batch_size)
+            self._predict = self._filled_calls()
             self._pid = os.getpid()
+
+    def _filled_calls(self) -> FilledCalls:
+        settings = self.settings
+        return FilledCalls(
+            settings.batch_size_buckets or (), settings.max_batch_size, lambda: self.batcher().effective_max_batch_size
+        )
 
     def _scheduler(self) -> Scheduler:
         """The scheduler of the settings. Where there is none, the worker thread says so, like all that stops a load."""
@@ -270,35 +276,6 @@ class Runtime:
 
     def _run(self, rows: list[Any], key: LaneKey) -> Any:
         return self._predict(key.model, rows, {name: value for name, _, value in key.parameters})
-
-    def _predict(self, model: ModelHandle, rows: list[Any], parameters: Mapping[str, Any]) -> Any:
-        """Call the model, filled up to an allowed batch size when there is a list of those.
-
-        Filling never costs an answer: it keeps within what memory allows now, and when a batch that was filled up does
-        not fit, its own rows run alone, and no batch is filled up that far for a while.
-        """
-        count = len(rows)
-        size = self._filled(count)
-        results: Any
-        if size > count:
-            try:
-                results = model.predict_batch(rows + rows[-1:] * (size - count), parameters)
-            except Exception as error:
-                if classify(error) is not FaultKind.OUT_OF_MEMORY:
-                    raise
-                self._fill_ceiling.lower(size)
-            else:
-                self._fill_ceiling.succeeded(size)
-                return results[:count] if hasattr(results, "__len__") and len(results) == size else results
-        results = model.predict_batch(rows, parameters)
-        self._fill_ceiling.succeeded(count)
-        return results
-
-    def _filled(self, count: int) -> int:
-        """The size to which a batch of `count` rows is filled up."""
-        size = next((size for size in self.settings.batch_size_buckets or () if size >= count), count)
-        fits = min(self._fill_ceiling.rows, self.batcher().effective_max_batch_size)
-        return size if size <= fits else count
 
 
 def _padded_length(key: LaneKey, longest: int) -> int:

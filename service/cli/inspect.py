@@ -54,7 +54,7 @@ def inspect(model: str, as_json: bool) -> None:
 def _load(settings: Settings) -> ModelHandle:
     from loaders.signature import ImageInput
     from service.inputs import image
-    from service.loading import load_configured_model
+    from service.models.loading import load_configured_model
 
     handle = load_configured_model(settings)
     if isinstance(handle.input, ImageInput):
@@ -73,8 +73,8 @@ def _try(handle: ModelHandle) -> tuple[Any, str | None]:
     """What the model answers to a made-up row, as a client would see it, or what is wrong with that."""
     import orjson
 
+    from service.models.warmup import example_row
     from service.outputs import present
-    from service.warmup import example_row
 
     row = example_row(handle.input)
     if row is None:

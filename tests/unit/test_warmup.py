@@ -6,7 +6,7 @@ import pytest
 from loaders.errors import ModelLoadError
 from loaders.handle import ModelHandle
 from loaders.signature import EncodedText, ImageInput, TabularInput, TensorInput, TextInput
-from service.warmup import example_row, warm_up
+from service.models.warmup import example_row, warm_up
 
 
 @pytest.mark.parametrize(
