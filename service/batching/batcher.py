@@ -32,7 +32,8 @@ class BatcherStatus:
     """A snapshot for health reports. Times in seconds; None where nothing has happened yet.
 
     `queued`: rows admitted and not yet in a batch; `backlog_s`: how long the model needs for those, at the pace
-    measured so far. `busy_s`: how long the batch that runs now has been running.
+    measured so far. `busy_s`: how long the batch that runs now has been running; `job_s`: likewise a function given to
+    `call` or `post`.
     """
 
     state: WorkerState
@@ -41,6 +42,7 @@ class BatcherStatus:
     backlog_s: float
     oldest_wait_s: float
     busy_s: float
+    job_s: float
     last_batch_age_s: float | None
     effective_max_batch_size: int
     cause: BaseException | None
@@ -241,6 +243,10 @@ class ThreadedBatcher:
             raise job.failure
         return job.result
 
+    def post(self, run: Callable[[], Any]) -> None:
+        """Like `call`, but returns at once; what `run` raises is logged. May be used on the worker thread too."""
+        self._admission.post(Job(run, awaited=False))
+
     def announce(self) -> Arrival:
         """Say that a request is being read or prepared; the eager policy waits for it.
 
@@ -248,19 +254,24 @@ class ThreadedBatcher:
         """
         return self._admission.announce()
 
-    def status(self) -> BatcherStatus:
-        """A snapshot; takes no lock and never waits."""
+    def status(self, belongs: Callable[[Any], bool] | None = None) -> BatcherStatus:
+        """A snapshot; takes no lock and never waits. `belongs(key)`: count only rows that wait under such keys."""
         now = self._clock()
         worker, admission, thread = self._worker, self._admission, self._thread
-        busy_since, last_batch_at = worker.busy_since, worker.last_batch_at
-        oldest = next((ticket for ticket in list(admission.outstanding) if ticket.rows), None)
+        waiting = [ticket for ticket in list(admission.outstanding) if ticket.rows]
+        queued = admission.queued
+        if belongs is not None:
+            waiting = [ticket for ticket in waiting if belongs(ticket.key)]
+            queued = sum(len(ticket.rows) for ticket in waiting)
+        last_batch_at = worker.last_batch_at
         return BatcherStatus(
             state=admission.state,
             alive=thread is not None and thread.is_alive() and admission.state is not WorkerState.DEAD,
-            queued=admission.queued,
-            backlog_s=admission.queued * worker.row_s,
-            oldest_wait_s=0.0 if oldest is None else max(0.0, now - oldest.enqueued_at),
-            busy_s=0.0 if busy_since is None else max(0.0, now - busy_since),
+            queued=queued,
+            backlog_s=queued * worker.row_s,
+            oldest_wait_s=max(0.0, now - waiting[0].enqueued_at) if waiting else 0.0,
+            busy_s=_since(worker.busy_since, now),
+            job_s=_since(worker.job_since, now),
             last_batch_age_s=None if last_batch_at is None else max(0.0, now - last_batch_at),
             effective_max_batch_size=worker.ceiling.rows,
             cause=admission.cause,
@@ -347,6 +358,11 @@ class ThreadedBatcher:
     def _retry_after_s(self, queued: int) -> float:
         """When the rows that are inside now will have been served, at the pace measured so far; seconds."""
         return max(self._max_batch_latency_s, queued * self._worker.row_s)
+
+
+def _since(began: float | None, now: float) -> float:
+    """Seconds since `began`; 0.0 where nothing has begun."""
+    return 0.0 if began is None else max(0.0, now - began)
 
 
 def _named(failure: BaseException, rows: Sequence[int]) -> BaseException:

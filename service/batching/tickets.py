@@ -190,9 +190,13 @@ class Ticket:
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A function that the worker thread calls between two batches. The worker writes the outcome, then sets `done`."""
+    """A function that the worker thread calls between two batches. The worker writes the outcome, then sets `done`.
+
+    `awaited`: somebody waits for the outcome, and learns of a failure.
+    """
 
     run: Callable[[], Any]
+    awaited: bool = True
     result: Any = None
     failure: BaseException | None = None
     done: threading.Event = field(default_factory=threading.Event)

@@ -6,6 +6,7 @@ import itertools
 import logging
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
@@ -50,8 +51,8 @@ class BatchListener(Protocol):
 class Worker:
     """Everything that the worker thread does; `run` is the body of the thread.
 
-    `predict(key, payloads)` calls the model. `busy_since` and `last_batch_at` are clock readings for the health
-    report, written here only.
+    `predict(key, payloads)` calls the model. `busy_since`, `job_since` and `last_batch_at` are clock readings for the
+    health report, written here only.
     """
 
     def __init__(
@@ -84,12 +85,14 @@ class Worker:
         self._batch_ids = itertools.count(1)
         self._seen_abandons = 0
         self._patience_s = IDLE_WAIT_S
-        self._jobs: list[Job] = []
+        self._jobs: deque[Job] = deque()
+        self._job_was_last = False
         self._draining = False
         self.thread_id: int | None = None  # of the thread that is in `run`
         self.ceiling = Ceiling(max_batch_size)
         self.row_s = 0.0
         self.busy_since: float | None = None
+        self.job_since: float | None = None
         self.last_batch_at: float | None = None
 
     def run(self) -> None:
@@ -99,7 +102,7 @@ class Worker:
             if self._on_start is not None:
                 self._on_start()
             self._admission.advance(WorkerState.RUNNING)
-            while not (self._draining and not self._lanes):
+            while self._jobs or self._lanes or not self._draining:
                 self.turn()
         except BaseException as error:
             # The last line of the thread: whatever ended it, everyone who waits is told.
@@ -116,18 +119,19 @@ class Worker:
 
     def _end(self, state: WorkerState, cause: BaseException | None) -> None:
         self._admission.advance(state, cause=cause)
-        self.busy_since = None
+        self.busy_since = self.job_since = None
         self._admission.fail_everyone("the inference worker ended before it answered", cause)
 
     def turn(self) -> None:
-        """Receive what has come, then do the jobs among it, or send at most one batch."""
+        """Receive what has come, then do one job, or send at most one batch; jobs and batches take turns."""
         on_the_way = self._receive()
-        if self._jobs:
-            while self._jobs:
-                self._do(self._jobs.pop(0))
+        if self._jobs and not self._job_was_last:
+            self._job_was_last = True
+            self._do(self._jobs.popleft())
             # A job may take long: what came meanwhile must be received before a batch is chosen.
             self._patience_s = 0.0
             return
+        self._job_was_last = False
         # The inbox is drained before the clock is read: reading it first would judge a backlog by a stale time.
         now = self._clock()
         if self._admission.abandons != self._seen_abandons:
@@ -136,7 +140,7 @@ class Worker:
         limits = BatchLimits(self.ceiling.rows, self._max_batch_tokens)
         ready = self._lanes.ready(now, limits, draining=self._draining, on_the_way=on_the_way)
         if ready is None:
-            self._patience_s = self._patience(now)
+            self._patience_s = 0.0 if self._jobs else self._patience(now)
             return
         self._patience_s = 0.0
         lane, reason = ready
@@ -173,10 +177,14 @@ class Worker:
             self._draining = True
 
     def _do(self, job: Job) -> None:
+        self.job_since = self._clock()
         try:
             job.result = job.run()
         except Exception as error:
             job.failure = error
+            if not job.awaited:
+                log_error(_log, logging.ERROR, "a job of the inference worker failed", error=error)
+        self.job_since = None
         self._admission.jobs.pop(job, None)
         job.done.set()
 

@@ -120,25 +120,97 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 def test_rows_that_come_while_a_job_runs_share_the_batch_after_it() -> None:
     sizes: list[int] = []
+    batch, job = Held(), Held()
 
     def predict(rows: list[object]) -> list[object]:
         sizes.append(len(rows))
+        if len(sizes) == 1:
+            batch()
         return rows
 
     with ThreadedBatcher(predict, max_batch_latency_s=0.0) as batcher:
         callers = Callers()
-        first, second = Held(), Held()
-        callers.start(lambda: batcher.call(first))
-        assert first.begun.wait(GUARD_S)
+        callers.start(lambda: batcher.submit(["first"]))
+        assert batch.begun.wait(GUARD_S)
         # The worker will find these two in its inbox together; the row is due at once, the job runs first.
-        callers.start(lambda: batcher.call(second))
-        wait_until(lambda: len(batcher._admission.jobs) == 2)
         callers.start(lambda: batcher.submit([0]))
-        wait_until(lambda: batcher.status().queued == 1)
-        first.release.set()
-        assert second.begun.wait(GUARD_S)
+        callers.start(lambda: batcher.call(job))
+        wait_until(lambda: batcher.status().queued == 1 and len(batcher._admission.jobs) == 1)
+        batch.release.set()
+        assert job.begun.wait(GUARD_S)
         callers.start(lambda: batcher.submit([1]))
         wait_until(lambda: batcher.status().queued == 2)
-        second.release.set()
+        job.release.set()
         callers.finish()
-    assert sizes == [2]
+    assert sizes == [1, 2]
+
+
+def test_nobody_waits_for_a_job_that_was_posted_and_its_failure_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    done = threading.Event()
+
+    def fail() -> None:
+        done.set()
+        raise ValueError("nobody hears this")
+
+    with ThreadedBatcher(lambda rows: rows) as batcher:
+        batcher.post(fail)
+        assert done.wait(GUARD_S)
+        assert batcher.submit([1]) == [1]
+    assert "a job of the inference worker failed" in caplog.text
+    assert "nobody hears this" in caplog.text
+
+
+def test_jobs_and_batches_take_turns() -> None:
+    seen: list[object] = []
+    posted = threading.Event()
+
+    def predict(rows: list[object]) -> list[object]:
+        seen.extend(rows)
+        return rows
+
+    with ThreadedBatcher(predict, max_batch_size=1, max_batch_latency_s=0.0) as batcher:
+        callers = Callers()
+        batcher.post(lambda: posted.wait(GUARD_S))
+        for row in range(3):
+            callers.start(lambda row=row: batcher.submit([row]))
+        wait_until(lambda: batcher.status().queued == 3)
+        for _ in range(4):
+            batcher.post(lambda: seen.append("job"))
+        posted.set()
+        callers.finish()
+        batcher.call(lambda: None)
+    assert seen[1::2] == ["job"] * 3, "a row waits for one job at most"
+
+
+def test_a_job_that_runs_now_shows_in_the_status() -> None:
+    inside = threading.Event()
+    release = threading.Event()
+
+    def job() -> None:
+        inside.set()
+        assert release.wait(GUARD_S)
+
+    clock_s = [0.0]
+    with ThreadedBatcher(lambda rows: rows, clock=lambda: clock_s[0]) as batcher:
+        assert batcher.status().job_s == 0.0
+        batcher.post(job)
+        assert inside.wait(GUARD_S)
+        clock_s[0] = 5.0
+        assert (batcher.status().job_s, batcher.status().busy_s) == (5.0, 0.0)
+        release.set()
+        batcher.call(lambda: None)
+        assert batcher.status().job_s == 0.0
+
+
+def test_the_status_can_count_the_rows_of_some_keys_only() -> None:
+    release = threading.Event()
+    with ThreadedBatcher(lambda rows, key: rows) as batcher:
+        callers = Callers()
+        batcher.post(lambda: release.wait(GUARD_S))
+        callers.start(lambda: batcher.submit([1, 2], key="a"))
+        callers.start(lambda: batcher.submit([3], key="b"))
+        wait_until(lambda: batcher.status().queued == 3)
+        assert [batcher.status(key.__eq__).queued for key in ("a", "b", "c")] == [2, 1, 0]
+        assert batcher.status("c".__eq__).oldest_wait_s == 0.0
+        release.set()
+        callers.finish()
