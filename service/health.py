@@ -6,10 +6,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+from loaders.handle import ModelHandle
 from service.batching.admission import WorkerState
 from service.batching.batcher import BatcherStatus
 from service.batching.faults import text_of
+from service.models.keeper import KnownVersion
 from service.runtime import Runtime
+from service.settings import Settings
 
 # The directories of an absolute path; its last part, the name, is left.
 _ABSOLUTE = re.compile(r"(?<![\w.:/])/(?:[^\s'\":,/]+/)+")
@@ -26,9 +29,7 @@ def readiness(runtime: Runtime) -> tuple[bool, dict[str, Any]]:
     body: dict[str, Any] = {
         "status": "ready" if not reasons else "not ready",
         "reasons": reasons,
-        "model": None
-        if model is None
-        else {"name": model.name, "version": model.version, "format": model.fmt, "device": model.device},
+        "model": None if model is None else _identity(model),
         "queue_depth": 0 if status is None else status.queued,
         "oldest_wait_ms": 0 if status is None else round(status.oldest_wait_s * 1000, 3),
         "worker_alive": status is not None and status.alive,
@@ -40,6 +41,40 @@ def readiness(runtime: Runtime) -> tuple[bool, dict[str, Any]]:
         else status.effective_max_batch_size,
     }
     return not reasons, body
+
+
+def _identity(model: ModelHandle) -> dict[str, str]:
+    return {"name": model.name, "version": model.version, "format": model.fmt, "device": model.device}
+
+
+def models(runtime: Runtime, name: str | None = None) -> list[dict[str, Any]]:
+    """What is served here: each model (or the one of that name) with its versions, oldest first; plain JSON types."""
+    by_name: dict[str, list[KnownVersion]] = {}
+    for known in runtime.known_models():
+        by_name.setdefault(known.name, []).append(known)
+    return [
+        {
+            "name": found,
+            "default_version": next((known.version for known in versions if known.is_default), None),
+            "versions": [_version(known, runtime.settings) for known in versions],
+        }
+        for found, versions in by_name.items()
+        if name in (None, found)
+    ]
+
+
+def _version(known: KnownVersion, settings: Settings) -> dict[str, Any]:
+    facts: dict[str, Any] = {"version": known.version, "state": known.state}
+    if known.handle is not None:
+        facts |= {
+            "format": known.handle.fmt,
+            "device": known.handle.device,
+            "input": known.handle.input.kind,
+            "warnings": [public_text(warning, settings) for warning in known.handle.warnings],
+        }
+    if known.reason is not None:
+        facts["reason"] = public_text(known.reason, settings)
+    return facts
 
 
 def liveness(runtime: Runtime) -> tuple[bool, dict[str, Any]]:
@@ -58,14 +93,22 @@ def _reasons(runtime: Runtime, status: BatcherStatus | None) -> list[str]:
     if runtime.draining:
         return ["draining"]
     if runtime.load_error is not None:
-        return [f"the model could not be loaded: {_public(runtime.load_error, runtime.settings.model_path)}"]
+        return [f"the model could not be loaded: {public_text(error_line(runtime.load_error), runtime.settings)}"]
     if status is None:
         return ["not started"]
     if status.state in (WorkerState.NEW, WorkerState.STARTING):
         return ["loading"]
     if status.state is not WorkerState.RUNNING or not status.alive:
         return ["the inference worker is dead"]
-    return _stalled(runtime, status)
+    return _stalled(runtime, status) + _held_up(runtime, status)
+
+
+def _held_up(runtime: Runtime, status: BatcherStatus) -> list[str]:
+    """A load that takes long keeps everyone waiting, but a restart would only begin it anew: not ready, and live."""
+    limit_ms = runtime.settings.stall_limit_ms
+    if status.job_s * 1000 <= limit_ms:
+        return []
+    return [f"a model has been loading for {status.job_s:.1f} s, longer than {limit_ms:.0f} ms (STALL_LIMIT_MS)"]
 
 
 def _stalled(runtime: Runtime, status: BatcherStatus) -> list[str]:
@@ -75,11 +118,17 @@ def _stalled(runtime: Runtime, status: BatcherStatus) -> list[str]:
     return [f"a batch has been running for {status.busy_s:.1f} s, longer than {limit_ms:.0f} ms (STALL_LIMIT_MS)"]
 
 
-def _public(error: BaseException, model_path: str | None) -> str:
-    """One line of the load error, without the directories of this machine, which are nobody's business outside."""
-    message = " ".join(f"{type(error).__name__}: {text_of(error)}".split())
-    # The directory of the model first: its name may hold blanks, at which the search for other paths ends.
-    for directory in {str(Path(model_path).parent), str(Path(model_path).absolute().parent)} if model_path else ():
+def error_line(error: BaseException) -> str:
+    """A load error in one line."""
+    return " ".join(f"{type(error).__name__}: {text_of(error)}".split())
+
+
+def public_text(message: str, settings: Settings) -> str:
+    """A message without the directories of this machine, which are nobody's business outside."""
+    # Those of the models first: their names may hold blanks, at which the search for other paths ends.
+    homes = [Path(path).parent for path in (settings.model_path,) if path]
+    homes += [Path(path) for path in (settings.model_repository,) if path]
+    for directory in {str(form) for home in homes for form in (home, home.absolute())}:
         if directory not in (".", "/"):
             message = message.replace(directory + "/", "")
     message = _ABSOLUTE.sub("", message)

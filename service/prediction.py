@@ -21,13 +21,13 @@ from service.errors import (
     PredictionFailed,
     QueueFull,
     TooLarge,
-    UnknownModel,
     VersionMismatch,
     WorkerDead,
 )
 from service.inputs import InputLimits, MayBeRounded, PreparedRow, prepare
 from service.inputs.nesting import MAX_DEPTH, refuse_if_deep
 from service.inputs.numbers import raise_if_rounded
+from service.models.loaded import Lease
 from service.outputs import present
 from service.runtime import LaneKey, Runtime
 
@@ -76,22 +76,27 @@ class Prediction:
     preprocess_s: float
 
 
-def select_model(runtime: Runtime, name: str | None, version: str | None, *, was_accepted: bool = False) -> ModelHandle:
-    """The model that a path names (None: the only one); raises NotReady, Draining or UnknownModel.
+def lease_model(runtime: Runtime, name: str | None, version: str | None, *, was_accepted: bool = False) -> Lease:
+    """The right to use the model that a path names (None: the default one), until the lease ends.
 
-    was_accepted: the request came before the service was told to stop, and is served.
+    Raises UnknownModel, NotReady, Draining or DeadlineExceeded. was_accepted: the request came before the service was
+    told to stop, and is served.
     """
     try:
-        model = runtime.serving(was_accepted=was_accepted)
+        return runtime.lease(name, version, was_accepted=was_accepted)
     except Draining:
-        if runtime.model is not None:
-            runtime.metrics.rejected(runtime.model, "draining")
+        model = runtime.model
+        if model is not None:
+            runtime.metrics.rejected(model, "draining")
         raise
-    if name is not None and name != model.name:
-        raise UnknownModel("no model of this name is served here")
-    if version is not None and version != model.version:
-        raise UnknownModel("this version of the model is not served here")
-    return model
+
+
+def lease_other_version(runtime: Runtime, model: ModelHandle, call: PredictCall) -> Lease | None:
+    """The version that the body asks for instead of the default one; None when it is that, or is not to be had."""
+    asked = call.model_version
+    if asked is None or asked == model.version or not runtime.offers(model.name, asked):
+        return None
+    return runtime.lease(model.name, asked, was_accepted=True)
 
 
 def predict(

@@ -8,24 +8,25 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from loaders.errors import ModelError
 from loaders.handle import ModelHandle
-from loaders.signature import ImageInput, TextInput
+from loaders.signature import TextInput
 from service.batching.admission import Arrival
 from service.batching.batcher import BatcherStatus, ThreadedBatcher
 from service.batching.faults import FaultKind, log_error, text_of
 from service.batching.schedulers import Fifo, NoScheduler, Scheduler, make_scheduler
 from service.batching.tickets import BatchInfo
 from service.batching.worker import StartFailed
-from service.errors import Draining, NotReady, PredictionFailed
-from service.inputs import image
+from service.errors import DeadlineExceeded, Draining, JitneyError, NotReady, PredictionFailed, WorkerDead
 from service.metrics.batches import BatchMetrics
 from service.models.filling import FilledCalls
-from service.models.loading import load_configured_model
-from service.models.warmup import warm_up
+from service.models.keeper import KnownVersion, ModelKeeper, log_load_failure
+from service.models.loaded import Lease
 from service.settings import Settings
 
 _log = logging.getLogger("jitney")
@@ -67,7 +68,7 @@ class LaneKey:
 
 
 class Runtime:
-    """One model behind one batcher.
+    """The models of a service behind one batcher.
 
     `start` and `close` may be called more than once and from any thread. `on_fatal(reason)` is called on the worker
     thread when this process cannot serve any more; whoever runs the process decides what follows.
@@ -79,7 +80,6 @@ class Runtime:
     def __init__(self, settings: Settings, metrics: BatchMetrics, model_handle: ModelHandle | None = None) -> None:
         self.settings = settings
         self.metrics = metrics
-        self.model: ModelHandle | None = None
         self.load_error: BaseException | None = None
         self.draining = False
         self.on_fatal: Callable[[str], None] = lambda _reason: None
@@ -87,11 +87,12 @@ class Runtime:
         self._lock = threading.Lock()  # guards _batcher and _closed
         self._batcher: ThreadedBatcher | None = None
         self._closed = False
+        self._ready = False  # all that is served from the start is loaded; the worker sets it
         self._started_by_request = False
         self._pid = os.getpid()
         self._inherited: tuple[object, ...] = ()
         self._scheduler_fault: Exception | None = None
-        self._predict = self._filled_calls()
+        self._predict, self._keeper = self._new_models()
         with _process_lock:
             _runtimes.add(self)
 
@@ -99,6 +100,11 @@ class Runtime:
         model = self.model
         name = "no model" if model is None else f"{model.name}/{model.version}"
         return f"<Runtime {name} draining={self.draining} {self._batcher!r}>"
+
+    @property
+    def model(self) -> ModelHandle | None:
+        """The model that answers where none is named, for information; None while there is none."""
+        return None if self._is_inherited() else self._keeper.default
 
     def start(self) -> None:
         """Start the worker thread, which loads the model in the background; does nothing after `close`."""
@@ -153,12 +159,77 @@ class Runtime:
         return batcher.close(self.settings.request_timeout_ms / 1000 if timeout_s is None else timeout_s)
 
     def serving(self, *, was_accepted: bool = False) -> ModelHandle:
-        """The model that answers now; raises NotReady or Draining, the latter only for requests from after the stop."""
+        """The model that answers where none is named; raises NotReady, or Draining for requests from after the stop."""
         if self.draining and not was_accepted:
             raise Draining("the service is stopping and takes no new work")
-        if self.model is None or self._is_inherited():
+        model = self.model
+        if model is None or not self._ready:
             raise NotReady("the model is still loading" if self.load_error is None else "the model could not be loaded")
-        return self.model
+        return model
+
+    def lease(self, name: str | None = None, version: str | None = None, *, was_accepted: bool = False) -> Lease:
+        """The right to use a model; one that is only in the repository is loaded first, within REQUEST_TIMEOUT_MS.
+
+        name: None for the only one, or MODEL_NAME. version: None for its default one. was_accepted: the request came
+        before the service was told to stop. Raises UnknownModel, NotReady, Draining, DeadlineExceeded or WorkerDead.
+        """
+        self.serving(was_accepted=was_accepted)
+        return self._keeper.lease(name, version) or self._lease_on_demand(name, version)
+
+    def _lease_on_demand(self, name: str | None, version: str | None) -> Lease:
+        began = time.monotonic()
+        limit_s = self.settings.request_timeout_ms / 1000
+        while True:
+            key = self._keeper.find(name, version)
+            left_s = began + limit_s - time.monotonic()
+            if left_s <= 0:
+                raise DeadlineExceeded(limit_s, "MODEL_CACHE_SIZE versions are loaded and in use; REQUEST_TIMEOUT_MS")
+            is_loaded = self._on_worker(
+                partial(self._keeper.load_for_request, key, make_current=version is None), left_s
+            )
+            lease = self._keeper.lease(*key)
+            if lease is not None:
+                return lease
+            if not is_loaded:
+                self._keeper.wait_for_room(left_s)
+
+    def _on_worker(self, run: Callable[[], Any], timeout_s: float) -> Any:
+        """Have a model loaded for a request, which is not to learn why that failed."""
+        try:
+            return self.batcher().call(run, timeout_s)
+        except JitneyError:
+            raise
+        except Exception as error:
+            raise NotReady("this version of the model could not be loaded; the service's log has the reason") from error
+
+    def offers(self, name: str, version: str) -> bool:
+        """Whether a request may ask for this version of a model."""
+        return self._keeper.has(name, version)
+
+    def known_models(self) -> list[KnownVersion]:
+        """Every version that is loaded or lies in the repository, by name, oldest version first."""
+        return self._keeper.known()
+
+    def load(
+        self, name: str | None = None, version: str | None = None, *, timeout_s: float | None = None
+    ) -> ModelHandle:
+        """Load a model beside those that serve, warm it up, and let it answer from the next batch on.
+
+        name: None for the only one. version: None for the newest in MODEL_REPOSITORY; at MODEL_PATH whatever lies there
+        now replaces what was loaded. Where it fails, the old one goes on to serve and what went wrong is raised, mostly
+        a ModelError. Other models wait while one is loaded. timeout_s: REQUEST_TIMEOUT_MS by default; the load itself
+        goes on after DeadlineExceeded.
+        """
+        loaded: ModelHandle = self.batcher().call(partial(self._keeper.load, name, version), timeout_s)
+        return loaded
+
+    def unload(self, name: str, version: str | None = None) -> bool:
+        """Serve a version, or a whole model, no longer until it is loaded again; False when there is none.
+
+        Requests that use it now are still answered; then its memory is free.
+        """
+        unloaded: bool = self.batcher().call(partial(self._keeper.unload, name, version))
+        return unloaded
 
     @property
     def model_version(self) -> str | None:
@@ -194,19 +265,32 @@ class Runtime:
             if not self._is_inherited():
                 return
             # Kept and never freed: the parent's device context must not be touched from a child.
-            self._inherited += (self._batcher, self.model)
+            self._inherited += (self._batcher, self._keeper)
             self._lock = threading.Lock()  # a thread that is not there any more may have held it
             self._batcher = None
-            self.model = None
             self.load_error = None
-            self._predict = self._filled_calls()
+            self._ready = False
+            self._predict, self._keeper = self._new_models()
             self._pid = os.getpid()
 
-    def _filled_calls(self) -> FilledCalls:
+    def _new_models(self) -> tuple[FilledCalls, ModelKeeper]:
         settings = self.settings
-        return FilledCalls(
+        predict = FilledCalls(
             settings.batch_size_buckets or (), settings.max_batch_size, lambda: self.batcher().effective_max_batch_size
         )
+        keeper = ModelKeeper(
+            settings,
+            self.metrics,
+            predict,
+            given=self._given,
+            status_of=lambda model: lambda: self.batcher().status(lambda key: key.model is model),
+            on_unused=self._sweep_soon,
+        )
+        return predict, keeper
+
+    def _sweep_soon(self) -> None:
+        with suppress(NotReady, Draining, WorkerDead):  # the end of the worker frees everything
+            self.batcher().post(self._keeper.sweep)
 
     def _scheduler(self) -> Scheduler:
         """The scheduler of the settings. Where there is none, the worker thread says so, like all that stops a load."""
@@ -226,6 +310,7 @@ class Runtime:
         for error in errors:
             log_error(_log, logging.ERROR, "a row of batch %d failed: %s", info.batch_id, error, error=error.__cause__)
         self.metrics.batch(key.model, info, waits_s, errors)
+        self._keeper.used(key.model)
 
     def on_split(self, kind: FaultKind, size: int, key: LaneKey) -> None:
         """A model call failed and is split."""
@@ -234,7 +319,7 @@ class Runtime:
 
     def on_death(self, cause: BaseException) -> None:
         """The worker has ended and everyone has been answered."""
-        if self.load_error is None and self.model is None:
+        if self.load_error is None and not self._ready:
             self.load_error = cause
         if self.load_error is None:
             self.on_fatal(f"the inference worker ended with {type(cause).__name__}")
@@ -242,37 +327,20 @@ class Runtime:
             self.on_fatal(f"the model could not be loaded: {text_of(self.load_error)}")
 
     def _load(self) -> None:
-        started_at = time.monotonic()
-        model: ModelHandle | None = None
         try:
             if isinstance(self._scheduler_fault, NoScheduler):
                 raise ModelError(f"SCHEDULER: {self._scheduler_fault}") from self._scheduler_fault
             if self._scheduler_fault is not None:
                 raise self._scheduler_fault
-            model = self._given or load_configured_model(self.settings)
-            if isinstance(model.input, ImageInput):
-                image.require()
-            if self.settings.warmup:
-                warm_up(model, self.settings.max_batch_size, self._predict, self.settings.batch_size_buckets or ())
+            self._keeper.start()
         except Exception as error:
             self.load_error = error
-            # A ModelError is written for people; anything else needs its traceback to be understood.
-            shown = None if issubclass(type(error), ModelError) else error
-            log_error(_log, logging.CRITICAL, "the model could not be loaded: %s", text_of(error), error=shown)
-            if model is not None and model is not self._given:
-                model.close()
+            log_load_failure("the model", error)
             raise StartFailed from error
-        self.metrics.loaded(model, self.batcher().status)
-        for warning in model.warnings:
-            _log.warning("%s", warning)
-        took_s = time.monotonic() - started_at
-        _log.info("model %s version %s (%s) is ready after %.1f s", model.name, model.version, model.fmt, took_s)
-        self.model = model
+        self._ready = True
 
     def _free(self) -> None:
-        """Free the model; one that was handed in belongs to whoever made it."""
-        if self.model is not None and self.model is not self._given:
-            self.model.close()
+        self._keeper.close()
 
     def _run(self, rows: list[Any], key: LaneKey) -> Any:
         return self._predict(key.model, rows, {name: value for name, _, value in key.parameters})

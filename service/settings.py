@@ -6,6 +6,7 @@ import math
 import os
 import re
 from collections.abc import MutableMapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -28,6 +29,14 @@ Positive = Annotated[int, Field(ge=1)]
 Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
+class SelfCheck(StrEnum):
+    """What follows from a model whose answers depend on their neighbours."""
+
+    OFF = "off"
+    WARN = "warn"
+    STRICT = "strict"
+
+
 class SettingsError(ValueError):
     """A setting is wrong; the message names the variable, its value and what is allowed, one line each."""
 
@@ -47,6 +56,12 @@ class Settings(BaseSettings):
     model_format: str | None = Field(None, description="Loader to use; default: told by the bundle or the file")
     model_name: str | None = Field(None, description="Default: from the bundle, else the file's stem")
     model_version: str | None = Field(None, description="Default: from the bundle, else 1")
+    model_repository: str | None = Field(
+        None, description="Instead of MODEL_PATH: directory of bundles <name>/<version>/, several models in one process"
+    )
+    model_cache_size: Positive = Field(
+        4, description="Loaded versions kept from MODEL_REPOSITORY; the least recently used goes"
+    )
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
     max_batch_size: Positive = Field(32, description="Rows per batch")
     max_batch_latency_ms: float = Field(5.0, ge=0, le=60_000, description="How long the oldest row waits for company")
@@ -77,6 +92,10 @@ class Settings(BaseSettings):
     max_image_pixels: Positive = Field(40_000_000, description="Largest picture, checked before it is decoded")
     max_text_chars: Positive = Field(100_000, description="Longest text, characters")
     warmup: bool = Field(True, description="Run synthetic batches before the service is ready")
+    self_check: SelfCheck = Field(
+        SelfCheck.WARN,
+        description="off, warn or strict (a failed load): is a row answered alike alone and in a full batch?",
+    )
     exit_on_load_error: bool = Field(True, description="A model that cannot be loaded ends the process, non-zero")
     allow_pickle: bool = Field(False, description="Load pickle and joblib files without a pinned SHA-256")
     bind: str = Field("127.0.0.1:8000", min_length=1, description="Address that gunicorn listens on")
@@ -139,6 +158,14 @@ class Settings(BaseSettings):
     @classmethod
     def _lower(cls, value: Any) -> Any:
         return value.lower() if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Settings:
+        if self.model_repository is not None and self.model_path is not None:
+            raise ValueError("MODEL_PATH and MODEL_REPOSITORY are both set: a process serves one of them")
+        if self.model_repository is not None and self.model_format is not None:
+            raise ValueError("MODEL_FORMAT cannot be set beside MODEL_REPOSITORY: each bundle tells its own")
+        return self
 
     @model_validator(mode="after")
     def _fit_together(self) -> Settings:

@@ -13,7 +13,7 @@ import click
 from loaders.bundle import BUNDLE_FILE
 from loaders.errors import ModelError
 from loaders.handle import ModelHandle
-from service.settings import Settings, SettingsError, load_settings, read_dotenv
+from service.settings import SelfCheck, Settings, SettingsError, load_settings, read_dotenv
 
 _UNITS = ("bytes", "KB", "MB", "GB", "TB")
 _MAX_ANSWER_CHARS = 200
@@ -32,7 +32,7 @@ def inspect(model: str, as_json: bool) -> None:
 
     read_dotenv()
     try:
-        settings = load_settings(model_path=model)
+        settings = load_settings(model_path=model, model_repository=None)
         handle = _load(settings)
     except SettingsError as error:
         _fail(f"wrong settings\n{error}", as_json)
@@ -41,10 +41,9 @@ def inspect(model: str, as_json: bool) -> None:
     try:
         card = model_card(handle, Path(model), _url(settings.bind))
         card["answer"], problem = _try(handle)
+        card["warnings"] += [finding for finding in (problem, _checked(handle, settings)) if finding is not None]
     finally:
         handle.close()
-    if problem is not None:
-        card["warnings"].append(problem)
     if as_json:
         click.echo(json.dumps(card, indent=2, ensure_ascii=False, default=str))
         return
@@ -73,7 +72,7 @@ def _try(handle: ModelHandle) -> tuple[Any, str | None]:
     """What the model answers to a made-up row, as a client would see it, or what is wrong with that."""
     import orjson
 
-    from service.models.warmup import example_row
+    from service.models.examples import example_row
     from service.outputs import present
 
     row = example_row(handle.input)
@@ -87,6 +86,17 @@ def _try(handle: ModelHandle) -> tuple[Any, str | None]:
     except Exception as error:  # whatever the framework raises is what the operator has to know
         return None, f"the model fails on a made-up row: {type(error).__name__}: {error}"
     return json.loads(shown), None
+
+
+def _checked(handle: ModelHandle, settings: Settings) -> str | None:
+    """What the self-check of the service would find."""
+    from service.models.self_check import self_check
+
+    if settings.self_check is SelfCheck.OFF:
+        return None
+    finding = self_check(handle, settings.max_batch_size, lambda model, rows, _: model.predict_batch(rows))
+    refused = finding is not None and settings.self_check is SelfCheck.STRICT
+    return f"{finding}; with SELF_CHECK=strict it is not served" if refused else finding
 
 
 def _lines(card: dict[str, Any], given: Path) -> Iterator[str]:

@@ -16,29 +16,42 @@ Execute = Callable[[str, list[str]], object]
 
 @click.command()
 @click.option("--model", help="Model file or bundle directory (MODEL_PATH).")
+@click.option("--repository", help="Directory of bundles <name>/<version>/ (MODEL_REPOSITORY).")
 @click.option("--bind", help="Address to listen on (BIND).")
 @click.argument("gunicorn_args", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
-def serve(execute: Execute | None, model: str | None, bind: str | None, gunicorn_args: tuple[str, ...]) -> None:
-    """Serve a model over HTTP.
+def serve(
+    execute: Execute | None,
+    model: str | None,
+    repository: str | None,
+    bind: str | None,
+    gunicorn_args: tuple[str, ...],
+) -> None:
+    """Serve a model, or a repository of several, over HTTP.
 
     Settings are environment variables or lines of ./.env. What follows -- goes to gunicorn, e.g.
     jitney serve --model iris -- --access-logfile -
     """
     if gunicorn_args and not gunicorn_args[0].startswith("-"):
         raise click.UsageError(f"the model is given as --model {gunicorn_args[0]}; only gunicorn's options follow --")
-    for name, value in {"MODEL_PATH": model, "BIND": bind}.items():
-        if value is not None:
-            os.environ[name] = value
+    if model is not None and repository is not None:
+        raise click.UsageError("--model and --repository exclude each other")
+    if model is not None or repository is not None:
+        # An empty variable counts as none, and keeps a line of ./.env from coming back.
+        os.environ |= {"MODEL_PATH": model or "", "MODEL_REPOSITORY": repository or ""}
+    if bind is not None:
+        os.environ["BIND"] = bind
     read_dotenv()
     try:
         settings = load_settings()
     except SettingsError as error:
         raise click.ClickException(f"wrong settings\n{error}") from None
-    if settings.model_path is None:
+    source = settings.model_path or settings.model_repository
+    if source is None:
         raise click.UsageError("which model? give --model PATH or set MODEL_PATH")
-    _look_at(settings.model_path)
-    _say_what_to_try(Path(settings.model_path), settings.bind)
+    if settings.model_path is not None:
+        _look_at(settings.model_path)
+    _say_what_to_try(Path(source), settings.bind)
     command = ["-m", "gunicorn", "-c", "python:service.gunicorn_config", *gunicorn_args, "service:create_app()"]
     sys.stdout.flush()
     # The click context's object, where there is one, is a test that wants to see the call.

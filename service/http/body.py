@@ -54,10 +54,19 @@ _LONG_INTEGER = re.compile(rb"(?<![0-9.eE+-])(?:-[0-9]|[0-9]{2})[0-9]{18}")
 
 @dataclass(frozen=True, slots=True)
 class ReadCall:
-    """`single`: the request used a short form for one item, so the answer also has `prediction`."""
+    """`single`: the request used a short form for one item, so the answer also has `prediction`.
+
+    `sent_as`: the kind of input that its form is for; None where it is for any.
+    """
 
     call: PredictCall
     single: bool
+    sent_as: type[InputSpec] | None = None
+
+    def check_fits(self, spec: InputSpec) -> None:
+        """Raise InvalidInput when the version that the body asks for takes another kind of input than the default."""
+        if self.sent_as is not None and not isinstance(spec, self.sent_as):
+            raise InvalidInput.at("model_version", "that version of the model takes another kind of input")
 
 
 def read_call(request: Request, spec: InputSpec, settings: Settings) -> ReadCall:
@@ -77,7 +86,7 @@ def read_call(request: Request, spec: InputSpec, settings: Settings) -> ReadCall
         if mimetype == "multipart/form-data":
             return _from_form(_read(request, settings), request.mimetype_params.get("boundary", ""), settings)
         if mimetype.startswith("image/"):
-            return ReadCall(PredictCall([_read(request, settings)]), single=True)
+            return ReadCall(PredictCall([_read(request, settings)]), single=True, sent_as=ImageInput)
         raise UnsupportedMedia("this model takes the Content-Types application/json, multipart/form-data and image/*")
     raise UnsupportedMedia("this model takes the Content-Type application/json")
 
@@ -140,7 +149,8 @@ def _call(document: Any, spec: InputSpec, reread: Callable[[], PredictCall] | No
         parameters=body.parameters,
         reread=reread,
     )
-    return ReadCall(call, single=body.text is not None)
+    by_text = body.text is not None
+    return ReadCall(call, single=by_text, sent_as=TextInput if by_text else None)
 
 
 def _from_form(data: bytes, boundary: str, settings: Settings) -> ReadCall:
@@ -153,7 +163,7 @@ def _from_form(data: bytes, boundary: str, settings: Settings) -> ReadCall:
     call = PredictCall(
         pictures, model_version=_field(parts, "model_version"), timeout_s=_timeout_s(_field(parts, "timeout_ms"))
     )
-    return ReadCall(call, single=len(pictures) == 1)
+    return ReadCall(call, single=len(pictures) == 1, sent_as=ImageInput)
 
 
 def _field(parts: list[Part], name: str) -> str | None:

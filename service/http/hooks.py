@@ -18,7 +18,8 @@ class AnswerHeaders:
 
     In an app that has pages of its own, it also answers what goes wrong at or under a path of Jitney's: the client of
     an API is not to get the app's page for people.
-    `X-Model-Version` is left out as long as the version is not known, that is while a bundle is being read.
+    `X-Model-Version` tells the version that answered, or else the default one; it is left out as long as that is not
+    known, that is while a bundle is being read.
     """
 
     def __init__(self, runtime: Runtime, *, whole_app: bool) -> None:
@@ -50,7 +51,7 @@ class AnswerHeaders:
             return response
         headers = response.headers
         headers["X-Request-ID"] = request_id()
-        version = self._runtime.model_version
+        version = g.jitney_model.version if "jitney_model" in g else self._runtime.model_version
         if version is not None:
             headers["X-Model-Version"] = version
         headers["Server-Timing"] = _timing()

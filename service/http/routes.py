@@ -1,22 +1,23 @@
-"""The routes: predict with its aliases, and the two probes."""
+"""The routes: predict with its aliases, what is served, and the two probes."""
 
 from __future__ import annotations
 
 import select
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 from flask import Blueprint, Response, current_app, g, request
 from werkzeug.exceptions import HTTPException
 
-from service.errors import JitneyError
-from service.health import liveness, readiness
+from service.errors import JitneyError, UnknownModel
+from service.health import liveness, models, readiness
 from service.http import problems
 from service.http.body import read_call
 from service.http.json import json_response
 from service.http.paths import EXACT
-from service.prediction import Prediction, predict, select_model
+from service.prediction import Prediction, lease_model, lease_other_version, predict
 from service.runtime import Runtime
 from service.wsgi_environ import ACCEPTED
 
@@ -45,15 +46,18 @@ def predict_route(name: str | None = None, version: str | None = None) -> Respon
     here = runtime()
     here.ensure_started()
     here.await_model_in_memory()
-    model = select_model(here, name, version, was_accepted=request.environ.get(ACCEPTED, False))
-    arrival = here.announce()
-    try:
+    with ExitStack() as leases:
+        lease = lease_model(here, name, version, was_accepted=request.environ.get(ACCEPTED, False))
+        model = g.jitney_model = leases.enter_context(lease)
+        arrival = here.announce()
+        leases.callback(arrival.release)
         read = read_call(request, model.input, here.settings)
+        if version is None and (other := lease_other_version(here, model, read.call)) is not None:
+            model = g.jitney_model = leases.enter_context(other)
+            read.check_fits(model.input)
         prediction = predict(
             here, model, read.call, entered_at=entered_at, arrival=arrival, is_gone=_is_gone(request.environ)
         )
-    finally:
-        arrival.release()
     latency_ms = (time.perf_counter() - started_at) * 1000
     body: dict[str, Any] = {
         "predictions": prediction.predictions,
@@ -74,6 +78,21 @@ def predict_route(name: str | None = None, version: str | None = None) -> Respon
         f"model;dur={prediction.answer.model_s * 1000:.3f}"
     )
     return json_response(body)
+
+
+@blueprint.get("/models", **EXACT)
+def models_route() -> Response:
+    """What is served here."""
+    return json_response({"models": models(runtime())})
+
+
+@blueprint.get("/models/<name>", **EXACT)
+def model_route(name: str) -> Response:
+    """One model with its versions."""
+    found = models(runtime(), name)
+    if not found:
+        raise UnknownModel("no model of this name is served here")
+    return json_response(found[0])
 
 
 @blueprint.get("/healthz", **EXACT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -14,6 +15,8 @@ from service.errors import PredictionFailed
 from service.metrics.buckets import ROWS, SECONDS
 
 _MODEL = ("model", "version")
+
+StatusOf = Callable[[], BatcherStatus]
 
 
 class ModelIdentity(Protocol):
@@ -66,7 +69,7 @@ class BatchMetrics:
             "inference_model_info", "The loaded model", ("name", "version", "format", "device"), registry=registry
         )
 
-    def loaded(self, model: ModelIdentity, status: Callable[[], BatcherStatus]) -> None:
+    def loaded(self, model: ModelIdentity, status: StatusOf) -> None:
         """A model is ready; its gauges ask `status` whenever they are read.
 
         Series that count failures start at zero, so that the first failure is seen as an increase.
@@ -83,6 +86,13 @@ class BatchMetrics:
             self._errors.labels(*labels, reason)
         for reason in ("queue_full", "deadline", "draining", "worker_dead"):
             self._rejected.labels(*labels, reason)
+
+    def unloaded(self, model: ModelIdentity) -> None:
+        """A model is served no longer: what tells its present state goes, what counts its past stays."""
+        with suppress(KeyError):  # it was never ready
+            self._info.remove(model.name, model.version, model.fmt, model.device)
+            for gauge in (self._depth, self._oldest, self._backlog, self._ceiling):
+                gauge.remove(model.name, model.version)
 
     def batch(
         self, model: ModelIdentity, info: BatchInfo, waits_s: Sequence[float], errors: Sequence[PredictionFailed]

@@ -1,23 +1,47 @@
-"""The model that the settings name."""
+"""From settings to a model in memory."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from loaders.errors import ModelError
 from loaders.handle import ModelHandle
 from loaders.load import load_model
+from service.models.repository import Repository
 from service.settings import Settings
 
 
 def load_configured_model(settings: Settings) -> ModelHandle:
-    """Load it. Raises ModelError. *Thread:* the one that will use the model."""
+    """Load the model that MODEL_PATH names. Raises ModelError. *Thread:* the one that will use the model."""
     if settings.model_path is None:
-        raise ModelError("MODEL_PATH is not set: it names the model file or bundle directory to serve")
+        raise ModelError(
+            "MODEL_PATH is not set: it names the model file or bundle directory to serve "
+            "(MODEL_REPOSITORY a directory of several)"
+        )
+    return _load(settings, settings.model_path, settings.model_name, settings.model_version)
+
+
+def load_from_repository(settings: Settings, repository: Repository, name: str, version: str) -> ModelHandle:
+    """Load one version; its directories name it, whatever its `jitney.toml` says. Raises ModelError.
+
+    *Thread:* the one that will use the model.
+    """
+    path = repository.path(name, version)
+    if path is None:
+        raise ModelError(f"MODEL_REPOSITORY has no version {version!r} of a model {name!r}")
+    return _load(settings, path, name, version, root=repository.root)
+
+
+def _load(
+    settings: Settings, path: str | Path, name: str | None, version: str | None, root: Path | None = None
+) -> ModelHandle:
     return load_model(
-        settings.model_path,
+        path,
         settings.model_format,
-        name=settings.model_name,
-        version=settings.model_version,
+        name=name,
+        version=version,
         device=settings.device,
         allow_pickle=settings.allow_pickle,
+        root=root,
         pad_to_multiple_of=settings.pad_to_multiple_of,
     )

@@ -1,4 +1,4 @@
-"""Synthetic rows, to run a model before the first caller does."""
+"""Running a model before the first caller does."""
 
 from __future__ import annotations
 
@@ -10,30 +10,11 @@ import numpy as np
 
 from loaders.errors import ModelLoadError
 from loaders.handle import ModelHandle
-from loaders.signature import ImageInput, InputSpec, TabularInput, TensorInput, TextInput
+from service.models.examples import TEXT, example_row
 
 _log = logging.getLogger("jitney")
 
-_TEXT = "warm up"
-
 Predict = Callable[[ModelHandle, list[Any], Mapping[str, Any]], Any]
-
-
-def example_row(spec: InputSpec) -> Any | None:
-    """A prepared row of zeros (or a short text) that `spec` allows; None when too little is known to make one."""
-    if isinstance(spec, TabularInput):
-        if spec.width is None or spec.dtype == "object":
-            return None
-        return np.zeros(spec.width, dtype=spec.dtype)
-    if isinstance(spec, TextInput):
-        return _TEXT if spec.encode is None else spec.encode(_TEXT)
-    if isinstance(spec, ImageInput):
-        height, width = spec.crop or (spec.height, spec.width)
-        shape = (3, height, width) if spec.layout == "NCHW" else (height, width, 3)
-        return np.zeros(shape, dtype=spec.dtype)
-    if isinstance(spec, TensorInput) and spec.shape is not None:
-        return np.zeros([extent or 1 for extent in spec.shape], dtype=spec.dtype)
-    return None
 
 
 def warm_up(model: ModelHandle, max_batch_size: int, predict: Predict, buckets: Sequence[int] = ()) -> None:
@@ -60,4 +41,4 @@ def warm_up(model: ModelHandle, max_batch_size: int, predict: Predict, buckets: 
 def _described(row: Any) -> str:
     if isinstance(row, np.ndarray):
         return f"zeros of shape {list(row.shape)} and type {row.dtype.name}"
-    return f'the text "{_TEXT}"'
+    return f'the text "{TEXT}"'

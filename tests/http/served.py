@@ -63,6 +63,10 @@ class Served:
         """POST `rows` as instances; `more` are further keys of the body."""
         return self.client.post(path, json={"instances": list(rows), **more})
 
+    def post(self, body: object, path: str = "/predict") -> Any:
+        """POST a JSON body."""
+        return self.client.post(path, json=body)
+
     def in_thread(self, call: Callable[[], Any]) -> Callable[[], Any]:
         """Make a call in a thread of its own; the result is a function that waits for its answer."""
         answers: list[Any] = []

@@ -20,7 +20,7 @@ from loaders import ModelHandle, pin
 from loaders.bundle import digest
 from loaders.signature import TabularInput, TensorInput
 from service.cli import main
-from service.cli.inspect import _size, _try
+from service.cli.inspect import _checked, _size, _try
 from service.cli.model_card import curl
 from service.settings import Settings
 
@@ -205,3 +205,14 @@ def test_the_request_shown_is_one_that_the_input_takes(spec: Any) -> None:
 )
 def test_sizes_are_shown_with_a_unit(size: int, shown: str) -> None:
     assert _size(size) == shown
+
+
+def test_a_model_whose_rows_mix_is_told_with_what_strict_would_do() -> None:
+    model = ModelHandle.from_callable(
+        lambda rows: np.stack(rows) - np.stack(rows).mean(axis=0), name="m", input=TabularInput(width=2)
+    )
+    finding = _checked(model, Settings())
+    assert finding is not None
+    assert "an answer depends on its neighbours" in finding
+    assert "it is not served" in str(_checked(model, Settings(self_check="strict")))
+    assert _checked(model, Settings(self_check="off")) is None

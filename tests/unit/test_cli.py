@@ -187,3 +187,26 @@ def test_pin_of_a_directory_without_a_bundle_says_what_is_missing(tmp_path):
 
 def test_pin_of_nothing_is_a_usage_error(tmp_path):
     assert run("pin", str(tmp_path / "none")).exit_code == 2
+
+
+def test_serve_takes_a_repository_instead_of_a_model(tmp_path):
+    (tmp_path / ".env").write_text("MODEL_PATH=here.onnx\n")
+    (tmp_path / "models" / "iris" / "1").mkdir(parents=True)
+    execute = Exec()
+    result = run("serve", "--repository", "models", execute=execute)
+    assert result.exit_code == 0, result.output
+    assert (os.environ["MODEL_REPOSITORY"], os.environ["MODEL_PATH"]) == ("models", "")
+    assert "/healthz" in result.output
+
+
+def test_a_model_on_the_command_line_wins_over_a_repository_in_the_environment():
+    os.environ["MODEL_REPOSITORY"] = "models"
+    execute = Exec()
+    assert run("serve", "--model", "here.onnx", execute=execute).exit_code == 0
+    assert (os.environ["MODEL_REPOSITORY"], os.environ["MODEL_PATH"]) == ("", "here.onnx")
+
+
+def test_a_model_and_a_repository_at_once_are_refused():
+    assert "exclude each other" in run("serve", "--model", "m.onnx", "--repository", "models").output
+    os.environ |= {"MODEL_PATH": "m.onnx", "MODEL_REPOSITORY": "models"}
+    assert "MODEL_PATH and MODEL_REPOSITORY are both set" in run("serve").output

@@ -212,3 +212,14 @@ def test_an_address_is_a_host_and_a_port(bind):
 @pytest.mark.parametrize("bind", ["0.0.0.0:80", ":80", "[::1]:8000", "localhost:0", "unix:/run/jitney.sock", "fd://3"])
 def test_an_address_may_be_of_any_kind_that_gunicorn_takes(bind):
     assert load_settings(bind=bind).bind == bind
+
+
+def test_a_format_beside_a_repository_is_refused():
+    with pytest.raises(SettingsError, match="MODEL_FORMAT cannot be set beside MODEL_REPOSITORY"):
+        load_settings(model_repository="models", model_format="onnx")
+
+
+def test_the_self_check_takes_one_of_its_three_words():
+    assert load_settings(self_check="strict").self_check == "strict"
+    with pytest.raises(SettingsError, match="SELF_CHECK='maybe'"):
+        load_settings(self_check="maybe")

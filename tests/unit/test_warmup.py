@@ -6,7 +6,8 @@ import pytest
 from loaders.errors import ModelLoadError
 from loaders.handle import ModelHandle
 from loaders.signature import EncodedText, ImageInput, TabularInput, TensorInput, TextInput
-from service.models.warmup import example_row, warm_up
+from service.models.examples import example_row
+from service.models.warmup import warm_up
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,179 @@
+"""The models that are in memory, who uses them now, and which version answers when none is named."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+from types import TracebackType
+
+from loaders.cache import Key, ModelCache
+from loaders.handle import ModelHandle
+from service.batching.faults import log_error
+from service.models.repository import newest
+
+_log = logging.getLogger("jitney")
+
+
+class Lease:
+    """The right to use a model: it is not freed before every lease on it has ended. A context manager."""
+
+    __slots__ = ("_models", "model")
+
+    def __init__(self, models: LoadedModels, model: ModelHandle) -> None:
+        self._models = models
+        self.model = model
+
+    def __enter__(self) -> ModelHandle:
+        return self.model
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._models.end_lease(self.model)
+
+
+class LoadedModels:
+    """Loaded handles by name and version, at most `capacity` of them, and those that left while they were in use.
+
+    The worker thread adds, uses, removes and frees them; request threads take leases. `on_unused()` is called on a
+    request thread when the last lease on a model that has left has ended: whoever gives it has `sweep` called on the
+    worker thread. There, `on_left(handle)` is called for a version that is served no longer, and `free(handle)` when
+    nobody uses it any more.
+
+    The lock guards everything but the cache, which is the worker's own.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        *,
+        on_left: Callable[[ModelHandle], None],
+        free: Callable[[ModelHandle], None],
+        on_unused: Callable[[], None],
+    ) -> None:
+        self._lock = threading.Lock()
+        self._freed = threading.Condition(self._lock)
+        self._on_left = on_left
+        self._free = free
+        self._on_unused = on_unused
+        self._cache = ModelCache(capacity, self._retire)
+        self._capacity = capacity
+        self._loaded: dict[Key, ModelHandle] = {}
+        self._current: dict[str, str] = {}
+        self._leases: Counter[ModelHandle] = Counter()
+        self._retired: list[ModelHandle] = []
+
+    def __repr__(self) -> str:
+        return f"<LoadedModels {sorted(self._loaded)} current={self._current} retired={len(self._retired)}>"
+
+    def all(self) -> list[ModelHandle]:
+        """Every loaded handle."""
+        with self._lock:
+            return list(self._loaded.values())
+
+    def current(self, name: str) -> str | None:
+        """The version of `name` that answers when none is named, in memory or not; None when none was chosen yet."""
+        return self._current.get(name)
+
+    def peek(self, name: str, version: str) -> ModelHandle | None:
+        """The loaded handle, for information; it may be freed at any moment."""
+        return self._loaded.get((name, version))
+
+    def lease(self, name: str, version: str | None) -> Lease | None:
+        """The right to use a loaded model, of `name` the default version when none is given; None when it is not there.
+
+        The default is looked up in the same step, so that a swap never leaves a request between two versions.
+        """
+        with self._lock:
+            model = self._loaded.get((name, version or self._current.get(name, "")))
+            if model is None:
+                return None
+            self._leases[model] += 1
+            return Lease(self, model)
+
+    def end_lease(self, model: ModelHandle) -> None:
+        """A request is done with a model."""
+        with self._lock:
+            self._leases[model] -= 1
+            unused = self._leases[model] == 0
+            if unused:
+                del self._leases[model]
+            is_last = unused and model in self._retired
+        if is_last:
+            self._on_unused()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more may be loaded beside those in memory: no more than one above the capacity at any time."""
+        with self._lock:
+            return len(self._loaded) + len(self._retired) <= self._capacity
+
+    def wait_for_room(self, timeout_s: float) -> bool:
+        """Wait until models that are still in use have been freed; False after `timeout_s` seconds."""
+        with self._freed:
+            return self._freed.wait_for(
+                lambda: len(self._loaded) + len(self._retired) <= self._capacity, timeout=timeout_s
+            )
+
+    def add(self, model: ModelHandle, *, make_current: bool) -> None:
+        """Serve a model that is loaded and warm; what it replaces or pushes out leaves. *Thread:* worker."""
+        with self._lock:
+            self._loaded[model.name, model.version] = model
+            if make_current:
+                self._current[model.name] = model.version
+        self._cache.put(model)
+        self.sweep()
+
+    def used(self, model: ModelHandle) -> None:
+        """A batch of this model has run. *Thread:* worker."""
+        self._cache.get((model.name, model.version))
+
+    def remove(self, name: str, version: str) -> bool:
+        """Serve this version no longer; False when it is not loaded. *Thread:* worker."""
+        removed = self._cache.remove((name, version))
+        with self._lock:
+            if self._current.get(name) == version:
+                left = newest(other for owner, other in self._loaded if owner == name)
+                if left is None:
+                    del self._current[name]
+                else:
+                    self._current[name] = left
+        self.sweep()
+        return removed
+
+    def sweep(self) -> None:
+        """Free what has left and is not in use any more. *Thread:* worker."""
+        with self._lock:
+            unused = [model for model in self._retired if model not in self._leases]
+        self._free_all(unused)
+
+    def clear(self) -> None:
+        """Free everything: nobody waits for an answer now. *Thread:* worker."""
+        with self._lock:
+            self._retired += self._loaded.values()
+            self._loaded.clear()
+            self._cache = ModelCache(self._capacity, self._retire)
+            everything = list(self._retired)
+        self._free_all(everything)
+
+    def _free_all(self, models: list[ModelHandle]) -> None:
+        for model in models:
+            try:
+                self._free(model)
+            except Exception as error:
+                log_error(_log, logging.ERROR, "model %s could not be freed cleanly", model.name, error=error)
+            with self._freed:
+                self._retired.remove(model)
+                self._freed.notify_all()
+
+    def _retire(self, model: ModelHandle) -> None:
+        key = (model.name, model.version)
+        with self._lock:
+            is_replaced = self._loaded.get(key) is not model
+            if not is_replaced:
+                del self._loaded[key]
+            self._retired.append(model)
+        if not is_replaced:
+            self._on_left(model)
