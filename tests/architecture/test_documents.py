@@ -1,4 +1,4 @@
-"""The tables of the README say what the code does."""
+"""The tables of the documents say what the code does."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any
 from service.http.problems import PROBLEMS
 from service.settings import Settings
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
 
 
-def table(*header: str) -> list[list[str]]:
+def table(*header: str, document: Path = README) -> list[list[str]]:
     """The cells of the rows under the one table that begins with these column titles."""
-    lines = README.read_text(encoding="utf-8").splitlines()
+    lines = document.read_text(encoding="utf-8").splitlines()
     starts = [number for number, line in enumerate(lines) if cells(line)[: len(header)] == list(header)]
-    assert len(starts) == 1, f"README.md must have one table with the columns {header}"
+    assert len(starts) == 1, f"{document.name} must have one table with the columns {header}"
     rows = []
     for line in lines[starts[0] + 2 :]:
         if not line.startswith("|"):
@@ -40,10 +41,26 @@ def shown(default: Any) -> str:
     return str(default.value if isinstance(default, Enum) else default)
 
 
-def test_every_setting_stands_in_the_readme_with_its_default():
-    documented = {name: default for name, default, *_ in table("variable", "default", "meaning")}
+def settings_in(document: Path) -> dict[str, str]:
+    return {name: default for name, default, *_ in table("variable", "default", "meaning", document=document)}
+
+
+def test_every_setting_is_documented_with_its_default():
     actual = {f"`{name.upper()}`": f"`{shown(field.default)}`" for name, field in Settings.model_fields.items()}
-    assert documented == actual
+    assert settings_in(ROOT / "docs" / "settings.md") == actual
+    assert settings_in(README).items() <= actual.items()
+
+
+def test_what_a_setting_means_is_told_in_the_words_of_the_code():
+    told = {
+        name: meaning
+        for name, _, meaning in table("variable", "default", "meaning", document=ROOT / "docs" / "settings.md")
+    }
+    assert told == {f"`{name.upper()}`": field.description for name, field in Settings.model_fields.items()}
+
+
+def test_the_readme_is_short():
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 200
 
 
 def test_every_status_of_an_error_stands_in_the_readme():
