@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 from collections import Counter
@@ -159,14 +160,22 @@ class LoadedModels:
         self._free_all(everything)
 
     def _free_all(self, models: list[ModelHandle]) -> None:
-        for model in models:
-            try:
-                self._free(model)
-            except Exception as error:
-                log_error(_log, logging.ERROR, "model %s could not be freed cleanly", model.name, error=error)
-            with self._freed:
-                self._retired.remove(model)
-                self._freed.notify_all()
+        if not models:
+            return
+        while models:
+            self._free_one(models.pop())
+        # Programs of torch hold themselves in circles: without this their weights would stay for a long while.
+        gc.collect()
+        with self._freed:
+            self._freed.notify_all()
+
+    def _free_one(self, model: ModelHandle) -> None:
+        try:
+            self._free(model)
+        except Exception as error:
+            log_error(_log, logging.ERROR, "model %s could not be freed cleanly", model.name, error=error)
+        with self._lock:
+            self._retired.remove(model)
 
     def _retire(self, model: ModelHandle) -> None:
         key = (model.name, model.version)

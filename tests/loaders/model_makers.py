@@ -158,3 +158,64 @@ def export_pt2(path: Path, module: Any, example: Any, *, free: dict[int, Any] | 
     program = torch.export.export(module, (example,), dynamic_shapes=(sizes,))
     torch.export.save(program, path)
     return path
+
+
+# Inputs and outputs of the wide model, and the size of its one matrix in float32.
+WIDE = 2000, 5000
+WIDE_MB = 40
+
+
+def wide_model(directory: Path, fmt: str) -> None:
+    """A bundle whose model is one matrix of `WIDE_MB` megabytes."""
+    from loaders import pin
+
+    width, _ = WIDE
+    if fmt == "joblib":
+        wide_estimator(directory / "model.joblib")
+    elif fmt == "onnx":
+        wide_onnx(directory / "model.onnx")
+    else:
+        wide_torch(directory, fmt)
+    (directory / "jitney.toml").write_text(f'[input]\nkind = "tabular"\nwidth = {width}\n')
+    pin(directory)
+
+
+def wide_estimator(path: Path) -> None:
+    import joblib
+    from sklearn.linear_model import LinearRegression
+
+    width, outputs = WIDE
+    estimator = LinearRegression(fit_intercept=False)
+    # In float64, of which half as many take the same room.
+    estimator.coef_, estimator.intercept_ = np.ones((outputs // 2, width)), 0.0
+    estimator.n_features_in_ = width
+    joblib.dump(estimator, path)
+
+
+def wide_onnx(path: Path) -> None:
+    from onnx import TensorProto, helper, numpy_helper
+
+    width, outputs = WIDE
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "wide",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", width])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", outputs])],
+        [numpy_helper.from_array(np.ones(WIDE, np.float32), "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    path.write_bytes(model.SerializeToString())
+
+
+def wide_torch(directory: Path, fmt: str) -> None:
+    import torch
+
+    width, outputs = WIDE
+    module = torch.nn.Linear(width, outputs, bias=False).eval()
+    rows = torch.zeros(2, width)
+    if fmt == "pt2":
+        export_pt2(directory / "model.pt2", module, rows, free={0: torch.export.Dim("batch")})
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.trace(module, rows).save(str(directory / "model.pt"))
