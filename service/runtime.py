@@ -34,6 +34,9 @@ _log = logging.getLogger("jitney")
 # How long the first request of a server without start-up hooks waits for a model that is in memory already.
 READY_WAIT_S = 5.0
 
+# Why a request for a model that was not loaded may end without an answer, and what changes that.
+_NOT_LOADED_IN_TIME = "the model had to be loaded first; MODEL_CACHE_SIZE versions stay loaded, REQUEST_TIMEOUT_MS"
+
 # Every runtime of this process that somebody still holds, for server hooks that cannot see through a wrapped app.
 _runtimes: weakref.WeakSet[Runtime] = weakref.WeakSet()
 _process_lock = threading.Lock()  # guards _runtimes, and the renewal of a runtime in a child process
@@ -183,7 +186,7 @@ class Runtime:
             key = self._keeper.find(name, version)
             left_s = began + limit_s - time.monotonic()
             if left_s <= 0:
-                raise DeadlineExceeded(limit_s, "MODEL_CACHE_SIZE versions are loaded and in use; REQUEST_TIMEOUT_MS")
+                raise DeadlineExceeded(limit_s, _NOT_LOADED_IN_TIME)
             is_loaded = self._on_worker(
                 partial(self._keeper.load_for_request, key, make_current=version is None), left_s
             )
@@ -197,6 +200,8 @@ class Runtime:
         """Have a model loaded for a request, which is not to learn why that failed."""
         try:
             return self.batcher().call(run, timeout_s)
+        except DeadlineExceeded as error:
+            raise DeadlineExceeded(error.waited_s, _NOT_LOADED_IN_TIME) from error
         except JitneyError:
             raise
         except Exception as error:
