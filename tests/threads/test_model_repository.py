@@ -282,7 +282,7 @@ def test_there_are_never_more_models_in_memory_than_one_above_the_cache(serve, l
 
 
 def test_when_all_that_is_loaded_stays_in_use_a_request_for_another_gives_up_in_time(serve):
-    runtime = serve("a/1", "b/1", "c/1", model_cache_size=1, request_timeout_ms=200)
+    runtime = serve("a/1", "b/1", "c/1", model_cache_size=1, request_timeout_ms=1500)
     with runtime.lease("a"), runtime.lease("b"), pytest.raises(DeadlineExceeded, match="MODEL_CACHE_SIZE"):
         runtime.lease("c")
     assert ask(runtime, "c") == "c/1"
