@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import orjson
 from flask import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from werkzeug.exceptions import RequestEntityTooLarge
@@ -20,6 +19,7 @@ from werkzeug.exceptions import RequestEntityTooLarge
 from loaders.signature import ImageInput, InputSpec, TextInput
 from service.errors import Fault, InvalidInput, MalformedBody, TooLarge, UnsupportedMedia
 from service.http.form import Part, read_parts
+from service.http.json_body import parse_json
 from service.inputs.nesting import refuse_if_deep
 from service.prediction import PredictCall
 from service.settings import Settings
@@ -72,7 +72,7 @@ def read_call(request: Request, spec: InputSpec, settings: Settings) -> ReadCall
         raise UnsupportedMedia("bodies are taken as they are, without a Content-Encoding")
     mimetype = request.mimetype.lower()
     if mimetype == "application/json":
-        return _from_json(_read(request, settings), spec)
+        return _from_json(_read(request, settings), spec, settings)
     if isinstance(spec, ImageInput):
         if mimetype == "multipart/form-data":
             return _from_form(_read(request, settings), request.mimetype_params.get("boundary", ""), settings)
@@ -96,13 +96,8 @@ def _read(request: Request, settings: Settings) -> bytes:
     return data
 
 
-def _from_json(data: bytes, spec: InputSpec) -> ReadCall:
-    try:
-        document = orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        raise MalformedBody(
-            f"the body is not valid JSON in UTF-8 (line {error.lineno}, column {error.colno})"
-        ) from None
+def _from_json(data: bytes, spec: InputSpec, settings: Settings) -> ReadCall:
+    document = parse_json(data, settings.max_instances)
     try:
         return _call(document, spec, lambda: _reread(data, document, spec))
     except InvalidInput:
