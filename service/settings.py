@@ -73,7 +73,9 @@ class Settings(BaseSettings):
     stall_limit_ms: float = Field(
         60_000, gt=0, allow_inf_nan=False, description="A batch that runs longer makes the service not live"
     )
-    max_body_bytes: Positive = Field(16 * 1024 * 1024, description="Largest request body")
+    max_body_bytes: Positive = Field(
+        16 * 1024 * 1024, description="Largest request body, as it is sent and when it is unpacked"
+    )
     max_image_pixels: Positive = Field(40_000_000, description="Largest picture, checked before it is decoded")
     max_text_chars: Positive = Field(100_000, description="Longest text, characters")
     warmup: bool = Field(True, description="Run synthetic batches before the service is ready")

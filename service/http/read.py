@@ -1,0 +1,53 @@
+"""The body of a request as bytes: within its limit, whole, and without the encoding it was sent in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flask import Request
+from werkzeug.exceptions import RequestEntityTooLarge
+
+from service.errors import JitneyError, MalformedBody, TooLarge
+from service.http.encodings import decompressed, encoding_of
+from service.settings import Settings
+
+_CHUNK_BYTES = 64 * 1024
+
+
+def read_body(request: Request, settings: Settings) -> bytes:
+    """All of the body; MAX_BODY_BYTES bounds both what is sent and what that opens to.
+
+    Raises UnsupportedEncoding before anything is read, TooLarge as soon as that is known, or MalformedBody.
+    """
+    encoding = encoding_of(request.headers.get("Content-Encoding", ""))
+    # One byte more than is allowed: of a body of unknown length Werkzeug reads as much as it may and drops the rest
+    # without a word, so only that byte tells a body that fits from one that was cut.
+    most = settings.max_body_bytes
+    request.max_content_length = most + 1
+    try:
+        sent = _sent(request, most)
+        return b"".join(sent) if encoding == "identity" else decompressed(sent, encoding, most)
+    except RequestEntityTooLarge:
+        raise _too_large(most) from None
+    except JitneyError:
+        raise
+    except Exception as error:
+        # The HTTP server raises its own exceptions for a broken chunk or a connection that ended early.
+        raise MalformedBody("the body could not be read to its end") from error
+
+
+def _sent(request: Request, max_bytes: int) -> Iterator[bytes]:
+    """The body in pieces, as it comes."""
+    if (request.content_length or 0) > max_bytes:
+        raise _too_large(max_bytes)
+    stream = request.stream
+    total_bytes = 0
+    while chunk := stream.read(_CHUNK_BYTES):
+        total_bytes += len(chunk)
+        if total_bytes > max_bytes:
+            raise _too_large(max_bytes)
+        yield chunk
+
+
+def _too_large(max_bytes: int) -> TooLarge:
+    return TooLarge("the request body, in bytes,", max_bytes, "MAX_BODY_BYTES")
