@@ -9,6 +9,7 @@ from werkzeug.exceptions import HTTPException
 from loaders.handle import ModelHandle
 from service.http import problems
 from service.http.hooks import AnswerHeaders
+from service.http.keys import Guard
 from service.http.routes import blueprint
 from service.metrics.batches import BatchMetrics
 from service.metrics.http import HttpMetrics
@@ -58,8 +59,10 @@ def _install(app: Flask, settings: Settings, model_handle: ModelHandle | None, *
     registry = CollectorRegistry()
     runtime = Runtime(settings, BatchMetrics(registry), model_handle)
     app.extensions["jitney"] = runtime
+    # Hooks before a request run in this order, those after it in the opposite one: the two that time see all others.
     AnswerHeaders(runtime, whole_app=whole_app).register(app)
     HttpMetrics(app, registry)
+    Guard(settings).register(app)
     app.register_blueprint(blueprint)
     if whole_app:
         app.register_error_handler(HTTPException, problems.from_http_exception)
