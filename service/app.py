@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from werkzeug.exceptions import HTTPException
 
 from loaders.handle import ModelHandle
-from service.http import problems
+from service.http import compression, problems
 from service.http.cors import Cors
 from service.http.hooks import AnswerHeaders
 from service.http.keys import Guard
@@ -69,6 +69,7 @@ def _install(app: Flask, settings: Settings, model_handle: ModelHandle | None, *
     ours = partial(is_ours, whole_app=whole_app)
     Cors(settings, ours).register(app)  # a preflight carries no key
     Guard(settings).register(app)
+    compression.register(app, ours)
     app.register_blueprint(blueprint)
     if whole_app:
         app.register_error_handler(HTTPException, problems.from_http_exception)
