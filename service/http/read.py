@@ -20,8 +20,8 @@ def read_body(request: Request, settings: Settings) -> bytes:
     Raises UnsupportedEncoding before anything is read, TooLarge as soon as that is known, or MalformedBody.
     """
     encoding = encoding_of(request.headers.get("Content-Encoding", ""))
-    # One byte more than is allowed: of a body of unknown length Werkzeug reads as much as it may and drops the rest
-    # without a word, so only that byte tells a body that fits from one that was cut.
+    # Of a body of unknown length Werkzeug refuses the read behind the last byte that is allowed, whether or not there
+    # is more: with one byte on top, a body that just fits has its end before that.
     most = settings.max_body_bytes
     request.max_content_length = most + 1
     try:
@@ -41,11 +41,7 @@ def _sent(request: Request, max_bytes: int) -> Iterator[bytes]:
     if (request.content_length or 0) > max_bytes:
         raise _too_large(max_bytes)
     stream = request.stream
-    total_bytes = 0
     while chunk := stream.read(_CHUNK_BYTES):
-        total_bytes += len(chunk)
-        if total_bytes > max_bytes:
-            raise _too_large(max_bytes)
         yield chunk
 
 

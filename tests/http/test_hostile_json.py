@@ -53,6 +53,7 @@ def test_a_body_that_is_dear_to_take_is_refused_for_little(served, name, spec):
     finally:
         tracemalloc.stop()
     assert (answer.status_code, answer.content_type) == (status, "application/problem+json")
+    assert ("32 deep" in answer.json["detail"]) == ("deep" in name or "openings" in name or "objects" in name)
     assert peak_bytes < MEMORY_BYTES
     assert took_s < CPU_GUARD_S
     good = "a" if isinstance(spec, TextInput) else [1]

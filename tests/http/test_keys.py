@@ -70,9 +70,10 @@ def test_without_a_key_that_fits_nothing_is_read_and_nothing_is_told(served, pat
 
 
 @pytest.mark.parametrize(
-    "method, path", [("GET", "/healthz"), ("HEAD", "/livez"), ("GET", "/livez"), ("OPTIONS", "/predict")]
+    "method, path",
+    [("GET", "/healthz"), ("HEAD", "/livez"), ("GET", "/livez"), ("OPTIONS", "/predict"), ("OPTIONS", "/metrics")],
 )
-def test_probes_stay_open(served, method, path):
+def test_probes_and_preflights_stay_open(served, method, path):
     assert served(**KEYS).client.open(path, method=method).status_code == 200
 
 
