@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from flask import Flask
 from prometheus_client import CollectorRegistry
 from werkzeug.exceptions import HTTPException
 
 from loaders.handle import ModelHandle
-from service.http import problems
+from service.http import compression, problems
+from service.http.cors import Cors
 from service.http.hooks import AnswerHeaders
+from service.http.keys import Guard
+from service.http.paths import is_ours
 from service.http.routes import blueprint
 from service.metrics.batches import BatchMetrics
 from service.metrics.http import HttpMetrics
@@ -58,8 +63,13 @@ def _install(app: Flask, settings: Settings, model_handle: ModelHandle | None, *
     registry = CollectorRegistry()
     runtime = Runtime(settings, BatchMetrics(registry), model_handle)
     app.extensions["jitney"] = runtime
+    # Hooks before a request run in this order, those after it in the opposite one: the two that time see all others.
     AnswerHeaders(runtime, whole_app=whole_app).register(app)
     HttpMetrics(app, registry)
+    ours = partial(is_ours, whole_app=whole_app)
+    Cors(settings, ours).register(app)  # a preflight carries no key
+    Guard(settings).register(app)
+    compression.register(app, ours)
     app.register_blueprint(blueprint)
     if whole_app:
         app.register_error_handler(HTTPException, problems.from_http_exception)

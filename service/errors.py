@@ -28,7 +28,15 @@ class MalformedBody(JitneyError):
 
 
 class UnsupportedMedia(JitneyError):
-    """The content type or encoding is not one that is understood here."""
+    """The content type is not one that is understood here."""
+
+
+class UnsupportedEncoding(JitneyError):
+    """The body's content encoding is not one that is understood here. `allowed`: those that are."""
+
+    def __init__(self, allowed: Sequence[str]) -> None:
+        super().__init__(f"the Content-Encoding is none that is taken here, which are {', '.join(allowed)}; give one")
+        self.allowed = tuple(allowed)
 
 
 class InvalidInput(JitneyError):
@@ -51,6 +59,14 @@ class TooLarge(JitneyError):
         super().__init__(f"{what} is over the limit of {limit} ({setting})")
         self.limit = limit
         self.setting = setting
+
+
+class Unauthorized(JitneyError):
+    """The request has no key, or one that does not open what it asks for."""
+
+
+class Forbidden(JitneyError):
+    """What the request asks for is switched off here, whatever key it has."""
 
 
 class UnknownModel(JitneyError):

@@ -43,8 +43,9 @@ LINGER_BYTES = 64 * 1024 * 1024
 STOP_IDLE_S = 0.3
 STOP_UNFINISHED_S = 1.0
 
-# A longer rest of a body is not worth reading for the sake of the connection.
-REST_WORTH_READING_BYTES = 64 * 1024
+# A longer rest of a body is not worth reading for the sake of the connection: gunicorn stops at 64 KiB, and closes a
+# connection that was promised to stay.
+REST_WORTH_READING_BYTES = 64 * 1024 - 1
 
 # linux/filter.h: one instruction, "return 0 bytes of the packet", that is: drop it. Offered by Linux since 2.2.
 _SO_ATTACH_FILTER = 26

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from dotenv import dotenv_values
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from service.batching.policy import BatchPolicy
@@ -24,6 +24,14 @@ STOP_MARGIN_S = 2
 
 _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?", re.ASCII)
 _NAME = re.compile(r"[a-z_][\w.-]*", re.ASCII | re.IGNORECASE)
+
+# What browsers send as an origin: no path, not even a slash at its end, and the host in small letters.
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\sA-Z]+")
+
+# Eight characters are out of reach for somebody who tries them over a network; what a header holds has an end.
+MIN_KEY_CHARS = 8
+MAX_KEY_CHARS = 256
+_KEY = re.compile(rf"[!-~]{{{MIN_KEY_CHARS},{MAX_KEY_CHARS}}}")
 
 Positive = Annotated[int, Field(ge=1)]
 Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -47,8 +55,11 @@ class Settings(BaseSettings):
     Raises pydantic's ValidationError; `load_settings` turns that into a message for people.
     """
 
-    # An empty variable is the only way to unset one in many deployment files. A misspelt keyword is an error.
-    model_config = SettingsConfigDict(frozen=True, extra="forbid", case_sensitive=False, env_ignore_empty=True)
+    # An empty variable is the only way to unset one in many deployment files. A misspelt keyword is an error. The text
+    # of a ValidationError goes to logs, where keys have no place.
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", case_sensitive=False, env_ignore_empty=True, hide_input_in_errors=True
+    )
 
     model_path: str | None = Field(
         None, description="Model file or bundle directory (required, unless the app serves a handle)"
@@ -88,7 +99,9 @@ class Settings(BaseSettings):
     stall_limit_ms: float = Field(
         60_000, gt=0, allow_inf_nan=False, description="A batch that runs longer makes the service not live"
     )
-    max_body_bytes: Positive = Field(16 * 1024 * 1024, description="Largest request body")
+    max_body_bytes: Positive = Field(
+        16 * 1024 * 1024, description="Largest request body, as it is sent and when it is unpacked"
+    )
     max_image_pixels: Positive = Field(40_000_000, description="Largest picture, checked before it is decoded")
     max_text_chars: Positive = Field(100_000, description="Longest text, characters")
     warmup: bool = Field(True, description="Run synthetic batches before the service is ready")
@@ -98,6 +111,16 @@ class Settings(BaseSettings):
     )
     exit_on_load_error: bool = Field(True, description="A model that cannot be loaded ends the process, non-zero")
     allow_pickle: bool = Field(False, description="Load pickle and joblib files without a pinned SHA-256")
+    api_keys: Annotated[tuple[SecretStr, ...] | None, NoDecode] = Field(
+        None, description="Keys that open the predict routes, separated by commas; unset: everybody may"
+    )
+    admin_token: SecretStr | None = Field(
+        None, description="Key that opens loading and unloading models over HTTP; unset: nobody may"
+    )
+    metrics_key: SecretStr | None = Field(None, description="Key that opens /metrics; unset: everybody may")
+    cors_origins: Annotated[tuple[str, ...] | None, NoDecode] = Field(
+        None, description="Origins whose pages may call, separated by commas, or *; unset: none"
+    )
     bind: str = Field("127.0.0.1:8000", min_length=1, description="Address that gunicorn listens on")
     graceful_timeout_s: Positive = Field(
         35, description="What a stopping server gives its last requests; must exceed REQUEST_TIMEOUT_MS by 2 s"
@@ -145,7 +168,33 @@ class Settings(BaseSettings):
     @classmethod
     def _split(cls, value: Any) -> Any:
         """`4,16` as an environment variable gives it, or a JSON list."""
-        return [part.strip() for part in value.strip("[] ").split(",")] if isinstance(value, str) else value
+        return _parts(value.strip("[] ")) if isinstance(value, str) else value
+
+    @field_validator("api_keys", "cors_origins", mode="before")
+    @classmethod
+    def _split_words(cls, value: Any) -> Any:
+        return _parts(value) if isinstance(value, str) else value
+
+    @field_validator("api_keys")
+    @classmethod
+    def _usable_keys(cls, value: tuple[SecretStr, ...] | None) -> tuple[SecretStr, ...] | None:
+        for position, key in enumerate(value or ()):
+            _check_key(key, f"entry {position + 1} ")
+        return value or None
+
+    @field_validator("admin_token", "metrics_key")
+    @classmethod
+    def _usable_key(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            _check_key(value)
+        return value
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _exact_origins(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if value and value != ("*",) and not all(map(_ORIGIN.fullmatch, value)):
+            raise ValueError("must be origins as browsers send them, e.g. https://app.example.org, or * alone")
+        return value or None
 
     @field_validator("batch_size_buckets")
     @classmethod
@@ -188,6 +237,9 @@ class Settings(BaseSettings):
         return self.threads or max(64, 2 * self.max_batch_size) + SPARE_THREADS
 
 
+_SECRET = frozenset({"api_keys", "admin_token", "metrics_key"})
+
+
 def load_settings(**values: Any) -> Settings:
     """Settings from the environment; `values` win over it. Raises SettingsError."""
     try:
@@ -203,8 +255,20 @@ def read_dotenv(path: Path = Path(".env"), environ: MutableMapping[str, str] = o
             environ.setdefault(name, value)
 
 
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",")]
+
+
+def _check_key(key: SecretStr, which: str = "") -> None:
+    """Raise ValueError for what is no key, without a word of it."""
+    if not _KEY.fullmatch(key.get_secret_value()):
+        raise ValueError(f"{which}must be {MIN_KEY_CHARS} to {MAX_KEY_CHARS} visible ASCII characters, without blanks")
+
+
 def _line(fault: Any) -> str:
+    message = str(fault["msg"]).removeprefix("Value error, ")
     if not fault["loc"]:
-        return str(fault["msg"]).removeprefix("Value error, ")
-    name = str(fault["loc"][0]).upper()
-    return f"{name}={fault['input']!r}: {fault['msg'].removeprefix('Value error, ')}"
+        return message
+    field = str(fault["loc"][0])
+    # A key that is wrong may be a right one with a slip.
+    return f"{field.upper()}: {message}" if field in _SECRET else f"{field.upper()}={fault['input']!r}: {message}"

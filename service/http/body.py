@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import orjson
 from flask import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from werkzeug.exceptions import RequestEntityTooLarge
 
 from loaders.signature import ImageInput, InputSpec, TextInput
-from service.errors import Fault, InvalidInput, MalformedBody, TooLarge, UnsupportedMedia
+from service.errors import Fault, InvalidInput, MalformedBody, UnsupportedMedia
 from service.http.form import Part, read_parts
+from service.http.json_body import parse_json
+from service.http.read import read_body
 from service.inputs.nesting import refuse_if_deep
 from service.prediction import PredictCall
 from service.settings import Settings
@@ -72,46 +72,22 @@ class ReadCall:
 def read_call(request: Request, spec: InputSpec, settings: Settings) -> ReadCall:
     """Read the body, which must be of a kind that the model takes.
 
-    Raises MalformedBody, UnsupportedMedia, InvalidInput or TooLarge.
+    Raises MalformedBody, UnsupportedMedia, UnsupportedEncoding, InvalidInput or TooLarge.
     """
-    # One byte more than is allowed: of a body of unknown length Werkzeug reads as much as it may and drops the rest
-    # without a word, so only that byte tells a body that fits from one that was cut.
-    request.max_content_length = settings.max_body_bytes + 1
-    if request.headers.get("Content-Encoding", "").strip().lower() not in ("", "identity"):
-        raise UnsupportedMedia("bodies are taken as they are, without a Content-Encoding")
     mimetype = request.mimetype.lower()
     if mimetype == "application/json":
-        return _from_json(_read(request, settings), spec)
+        return _from_json(read_body(request, settings), spec, settings)
     if isinstance(spec, ImageInput):
         if mimetype == "multipart/form-data":
-            return _from_form(_read(request, settings), request.mimetype_params.get("boundary", ""), settings)
+            return _from_form(read_body(request, settings), request.mimetype_params.get("boundary", ""), settings)
         if mimetype.startswith("image/"):
-            return ReadCall(PredictCall([_read(request, settings)]), single=True, sent_as=ImageInput)
+            return ReadCall(PredictCall([read_body(request, settings)]), single=True, sent_as=ImageInput)
         raise UnsupportedMedia("this model takes the Content-Types application/json, multipart/form-data and image/*")
     raise UnsupportedMedia("this model takes the Content-Type application/json")
 
 
-def _read(request: Request, settings: Settings) -> bytes:
-    over_limit = TooLarge("the request body, in bytes,", settings.max_body_bytes, "MAX_BODY_BYTES")
-    try:
-        data = request.get_data(cache=False)
-    except RequestEntityTooLarge:
-        raise over_limit from None
-    except Exception as error:
-        # The HTTP server raises its own exceptions for a broken chunk or a connection that ended early.
-        raise MalformedBody("the body could not be read to its end") from error
-    if len(data) > settings.max_body_bytes:
-        raise over_limit
-    return data
-
-
-def _from_json(data: bytes, spec: InputSpec) -> ReadCall:
-    try:
-        document = orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        raise MalformedBody(
-            f"the body is not valid JSON in UTF-8 (line {error.lineno}, column {error.colno})"
-        ) from None
+def _from_json(data: bytes, spec: InputSpec, settings: Settings) -> ReadCall:
+    document = parse_json(data, settings.max_instances)
     try:
         return _call(document, spec, lambda: _reread(data, document, spec))
     except InvalidInput:

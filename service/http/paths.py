@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from flask import Flask
+from flask import Flask, g, request
 
 # The endpoints of Jitney's rules begin so.
 BLUEPRINT = "jitney"
@@ -16,6 +16,11 @@ BLUEPRINT = "jitney"
 EXACT: dict[str, Any] = {"merge_slashes": False, "strict_slashes": True}
 
 _VARIABLE = re.compile(r"<[^>]*>")
+
+
+def is_ours(*, whole_app: bool) -> bool:
+    """Whether the answer to this request is Jitney's: of one of its routes, or a refusal at one of its paths."""
+    return whole_app or request.blueprint == BLUEPRINT or "jitney_refused" in g
 
 
 class OwnPaths:

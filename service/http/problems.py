@@ -18,10 +18,13 @@ _log = logging.getLogger("jitney.http")
 # that an application derives from one of these is answered like the nearest one above it.
 PROBLEMS: dict[type[errors.JitneyError], tuple[int, str]] = {
     errors.MalformedBody: (400, "Malformed body"),
+    errors.Unauthorized: (401, "Key needed"),
+    errors.Forbidden: (403, "Switched off"),
     errors.UnknownModel: (404, "Unknown model"),
     errors.VersionMismatch: (409, "Version not served"),
     errors.TooLarge: (413, "Too large"),
     errors.UnsupportedMedia: (415, "Unsupported media type"),
+    errors.UnsupportedEncoding: (415, "Unsupported content encoding"),
     errors.InvalidInput: (422, "Invalid input"),
     errors.QueueFull: (429, "Queue full"),
     errors.ClientGone: (499, "Client closed its connection"),
@@ -64,11 +67,19 @@ def from_error(error: errors.JitneyError) -> Response:
         # The batch's own line in the log tells what the model raised; this one tells whose request it was.
         _log.error("request %s ended with 500: %s", request_id(), title)
     response = problem(status, title, detail, faults)
-    if isinstance(error, errors.QueueFull):
-        response.headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
-    elif status == 503:
-        response.headers["Retry-After"] = str(NOT_READY_RETRY_S)
+    response.headers.update(advice(error, status))
     return response
+
+
+def advice(error: errors.JitneyError, status: int) -> dict[str, str]:
+    """The headers that tell a client what to do about `error`, in whatever form its body is."""
+    if isinstance(error, errors.QueueFull):
+        return {"Retry-After": str(max(1, math.ceil(error.retry_after_s)))}
+    if isinstance(error, errors.UnsupportedEncoding):
+        return {"Accept-Encoding": ", ".join(error.allowed)}
+    if isinstance(error, errors.Unauthorized):
+        return {"WWW-Authenticate": "Bearer"}
+    return {"Retry-After": str(NOT_READY_RETRY_S)} if status == 503 else {}
 
 
 def from_http_exception(error: HTTPException) -> Response:

@@ -17,10 +17,19 @@ def refuse_if_deep(value: Any, max_depth: int = MAX_DEPTH) -> None:
     It looks at every element, so it is asked where something is wrong already: valid input nests only as deep as the
     model's input does.
     """
-    level = [value]
-    for _ in range(max_depth + 1):
-        level = [part for part in level if type(part) in (list, dict)]
+    level = _containers([value])
+    for _ in range(max_depth):
         if not level:
             return
-        level = [child for part in level for child in (part.values() if type(part) is dict else part)]
-    raise MalformedBody(f"the body nests more than {MAX_DEPTH} deep")
+        level = [child for part in level for child in _containers(part.values() if type(part) is dict else part)]
+    if level:
+        raise too_deep()
+
+
+def too_deep() -> MalformedBody:
+    """The error for a body that nests deeper than MAX_DEPTH."""
+    return MalformedBody(f"the body nests more than {MAX_DEPTH} deep")
+
+
+def _containers(values: Any) -> list[Any]:
+    return [value for value in values if type(value) in (list, dict)]

@@ -7,7 +7,7 @@ an infinity, a wrapped-around integer or a neighbouring one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +21,9 @@ _SAFE_NORM = 2.0**52
 
 # From here on a JSON parser may have made a float of an integer that has no place in 64 bits.
 _LEAST_ROUNDED = 2.0**63
+
+# Values that are looked at one by one when there is a fault among them.
+_STRETCH = 1024
 
 _REAL = frozenset({int, float})
 _REAL_OR_NULL = _REAL | {type(None)}
@@ -78,9 +81,22 @@ def fault_in(value: Any, dtype: np.dtype[Any], *, allow_null: bool = False) -> s
         return "is an integer that a 64-bit float cannot hold exactly"
     if not math.isfinite(value):
         return "must be finite"
-    with np.errstate(over="ignore"):
-        held = np.float64(value).astype(dtype)
-    return None if np.isfinite(held) else f"is out of the range of {dtype.name}"
+    return None if abs(value) < _least_overflow(dtype) else f"is out of the range of {dtype.name}"
+
+
+def faults_in(values: list[Any], dtype: np.dtype[Any], *, allow_null: bool = False) -> Iterator[tuple[int, str]]:
+    """Position and fault of every value that cannot be an element of `dtype`.
+
+    Stretches without a fault are passed in C: whoever sends a million values and a wrong one at their end shall not
+    keep the interpreter from everybody else.
+    """
+    for start in range(0, len(values), _STRETCH):
+        stretch = values[start : start + _STRETCH]
+        if to_array(stretch, dtype, allow_null=allow_null) is None:
+            for position, value in enumerate(stretch, start):
+                msg = fault_in(value, dtype, allow_null=allow_null)
+                if msg is not None:
+                    yield position, msg
 
 
 def _fault_in_integer(value: int | float, dtype: np.dtype[Any]) -> str | None:
@@ -116,6 +132,14 @@ def _is_exact(value: int) -> bool:
 @lru_cache(maxsize=16)
 def _largest_norm(dtype: np.dtype[Any]) -> float:
     return min(_SAFE_NORM, float(np.finfo(dtype).max) / 2)
+
+
+@lru_cache(maxsize=16)
+def _least_overflow(dtype: np.dtype[Any]) -> float:
+    """The least number that rounding to nearest makes infinite: half a step above the largest of `dtype`."""
+    largest = np.finfo(dtype).max
+    step = float(largest) - float(np.nextafter(largest, dtype.type(0)))
+    return float(largest) + step / 2
 
 
 @lru_cache(maxsize=16)

@@ -10,7 +10,7 @@ import numpy as np
 
 from loaders.signature import TabularInput
 from service.errors import Fault
-from service.inputs.numbers import fault_in, raise_if_rounded, to_array
+from service.inputs.numbers import fault_in, faults_in, raise_if_rounded, to_array
 from service.inputs.rows import PreparedRow, name_of_type, raise_if_any
 
 _FLOAT64 = np.dtype(np.float64)
@@ -88,10 +88,8 @@ def _shape_faults(spec: TabularInput, instances: list[Any], width: int) -> Itera
 
 def _number_faults(rows: list[list[Any]], dtype: np.dtype[Any], *, allow_null: bool) -> Iterator[Fault]:
     for i, row in enumerate(rows):
-        for j, value in enumerate(row):
-            msg = fault_in(value, dtype, allow_null=allow_null)
-            if msg is not None:
-                yield Fault(f"instances[{i}][{j}]", msg)
+        for j, msg in faults_in(row, dtype, allow_null=allow_null):
+            yield Fault(f"instances[{i}][{j}]", msg)
 
 
 def _value_faults(rows: list[list[Any]], column_types: Sequence[str | None], *, allow_null: bool) -> Iterator[Fault]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from loaders.signature import TensorInput
 from service.errors import Fault, InvalidInput
 from service.inputs.nesting import MAX_DEPTH_OF_INSTANCE
-from service.inputs.numbers import fault_in, to_array
+from service.inputs.numbers import faults_in, to_array
 from service.inputs.rows import PreparedRow, name_of_type, raise_if_any
 
 # What lies deeper is refused wherever it is met; NumPy itself stops at 64 dimensions.
@@ -84,10 +84,8 @@ def _extent_fault(
 
 
 def _value_faults(values: list[Any], shape: tuple[int, ...], dtype: np.dtype[Any], loc: str) -> Iterator[Fault]:
-    for position, value in enumerate(values):
-        msg = fault_in(value, dtype)
-        if msg is not None:
-            yield Fault(_place(loc, position, shape), msg)
+    for position, msg in faults_in(values, dtype):
+        yield Fault(_place(loc, position, shape), msg)
 
 
 def _place(loc: str, position: int, shape: tuple[int, ...]) -> str:

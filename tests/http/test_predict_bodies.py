@@ -175,12 +175,6 @@ def test_a_model_of_pictures_refuses_other_types_of_body(pictures):
     assert pictures.client.post("/predict", data=b"%PDF-1.7", content_type="image/png").status_code == 415
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "br", "x"])
-def test_a_compressed_body_is_refused(served, encoding):
-    answer = served().client.post("/predict", json={"instances": [[1]]}, headers={"Content-Encoding": encoding})
-    assert answer.status_code == 415
-
-
 @pytest.mark.parametrize("encoding", ["", " ", "identity", "Identity"])
 def test_a_body_that_is_named_uncompressed_is_taken(served, encoding):
     answer = served().client.post("/predict", json={"instances": [[1]]}, headers={"Content-Encoding": encoding})

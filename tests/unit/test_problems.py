@@ -77,3 +77,16 @@ def test_a_problem_is_a_document_of_its_own_type():
         "detail": "instances[1]: must be a number",
         "errors": [{"loc": "instances[1]", "msg": "must be a number"}],
     }
+
+
+@pytest.mark.parametrize(
+    "error, name, value",
+    [
+        (errors.Unauthorized("x"), "WWW-Authenticate", "Bearer"),
+        (errors.UnsupportedEncoding(("gzip", "identity")), "Accept-Encoding", "gzip, identity"),
+        (errors.NotReady("x"), "Retry-After", "2"),
+        (errors.QueueFull(1, 2, 3, 7.5), "Retry-After", "8"),
+    ],
+)
+def test_a_client_is_told_what_to_do_about_its_error(error, name, value):
+    assert from_error(error).headers[name] == value

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from loaders.signature import TensorInput
 from service.errors import InvalidInput
 from service.inputs import InputLimits, prepare
+from service.inputs.numbers import fault_in
 
 LIMITS = InputLimits(max_image_pixels=1000, max_text_chars=1000)
 
@@ -153,3 +154,23 @@ def test_any_json_gives_exactly_its_numbers_or_invalid_input(instance, shape, dt
         np.testing.assert_array_equal(array, np.array(instance, np.float64).astype(np.float32))
     else:
         assert array.tolist() == instance
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("factor", [1 - 2**-30, 1.0, 1 + 2**-30, 1 + 2**-13, 1 + 2**-10])
+def test_what_rounds_to_infinity_is_out_of_range_and_nothing_below(dtype, factor):
+    """The largest number and half a step above it, from both sides."""
+    largest = float(np.finfo(dtype).max)
+    step = largest - float(np.nextafter(np.finfo(dtype).max, np.dtype(dtype).type(0)))
+    for value in (largest * factor, largest + step / 2, math.nextafter(largest + step / 2, 0)):
+        if math.isfinite(value):
+            with np.errstate(over="ignore"):
+                held = np.float64(value).astype(dtype)
+            assert (fault_in(value, np.dtype(dtype)) is None) == bool(np.isfinite(held)), value
+
+
+def test_a_fault_is_found_wherever_it_stands_in_a_long_tensor():
+    values = [1.0] * 5000
+    for position in (0, 1023, 1024, 4999):
+        values[position] = True
+    assert [loc for loc, _ in faults(TensorInput(), values)] == [f"instances[0][{i}]" for i in (0, 1023, 1024, 4999)]

@@ -1,0 +1,49 @@
+"""The body of a request as bytes: within its limit, whole, and without the encoding it was sent in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flask import Request
+from werkzeug.exceptions import RequestEntityTooLarge
+
+from service.errors import JitneyError, MalformedBody, TooLarge
+from service.http.encodings import decompressed, encoding_of
+from service.settings import Settings
+
+_CHUNK_BYTES = 64 * 1024
+
+
+def read_body(request: Request, settings: Settings) -> bytes:
+    """All of the body; MAX_BODY_BYTES bounds both what is sent and what that opens to.
+
+    Raises UnsupportedEncoding before anything is read, TooLarge as soon as that is known, or MalformedBody.
+    """
+    encoding = encoding_of(request.headers.get("Content-Encoding", ""))
+    # Of a body of unknown length Werkzeug refuses the read behind the last byte that is allowed, whether or not there
+    # is more: with one byte on top, a body that just fits has its end before that.
+    most = settings.max_body_bytes
+    request.max_content_length = most + 1
+    try:
+        sent = _sent(request, most)
+        return b"".join(sent) if encoding == "identity" else decompressed(sent, encoding, most)
+    except RequestEntityTooLarge:
+        raise _too_large(most) from None
+    except JitneyError:
+        raise
+    except Exception as error:
+        # The HTTP server raises its own exceptions for a broken chunk or a connection that ended early.
+        raise MalformedBody("the body could not be read to its end") from error
+
+
+def _sent(request: Request, max_bytes: int) -> Iterator[bytes]:
+    """The body in pieces, as it comes."""
+    if (request.content_length or 0) > max_bytes:
+        raise _too_large(max_bytes)
+    stream = request.stream
+    while chunk := stream.read(_CHUNK_BYTES):
+        yield chunk
+
+
+def _too_large(max_bytes: int) -> TooLarge:
+    return TooLarge("the request body, in bytes,", max_bytes, "MAX_BODY_BYTES")
