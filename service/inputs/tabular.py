@@ -11,14 +11,11 @@ import numpy.typing as npt
 
 from loaders.signature import TabularInput
 from service.errors import Fault
+from service.inputs.names import listed, shown
 from service.inputs.numbers import fault_in, raise_if_rounded, to_array, to_values
 from service.inputs.rows import PreparedRow, name_of_type, raise_if_any
 
 _FLOAT64 = np.dtype(np.float64)
-
-# Of the model's own column names, so many are shown in a message, and so much of each.
-_MAX_LISTED = 5
-_MAX_NAME_CHARS = 40
 
 # By the type of a column: the types of its values, and what they are called.
 _NUMBERS = frozenset({int, float})
@@ -145,18 +142,9 @@ def _column_faults(columns: tuple[str, ...], instances: list[Any]) -> Iterator[F
         if type(row) is dict:
             for name in columns:
                 if name not in row:
-                    yield Fault(f"instances[{i}]", f"lacks the column {_shown(name)}")
+                    yield Fault(f"instances[{i}]", f"lacks the column {shown(name)}")
             unknown = sum(name not in known for name in row)
             if unknown:
                 # Their names are the caller's own text, which is not repeated; the model's own are told.
                 which = "a column" if unknown == 1 else f"{unknown} columns"
-                yield Fault(f"instances[{i}]", f"has {which} that the model does not know; it knows {_listed(columns)}")
-
-
-def _listed(columns: tuple[str, ...]) -> str:
-    more = f" and {len(columns) - _MAX_LISTED} more" if len(columns) > _MAX_LISTED else ""
-    return ", ".join(map(_shown, columns[:_MAX_LISTED])) + more
-
-
-def _shown(name: str) -> str:
-    return repr(name if len(name) <= _MAX_NAME_CHARS else name[:_MAX_NAME_CHARS] + "...")
+                yield Fault(f"instances[{i}]", f"has {which} that the model does not know; it knows {listed(columns)}")
