@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as npst
 from loaders.signature import InputSpec, TabularInput, TensorInput
 from service.errors import InvalidInput
 from service.inputs import InputLimits, prepare
+from service.inputs.numbers import to_array
 
 LIMITS = InputLimits(max_image_pixels=1000, max_text_chars=1000)
 
@@ -67,6 +68,17 @@ def test_nan_stands_for_a_null_only_where_nulls_are_allowed_and_infinity_never_d
 def test_an_integer_that_would_be_rounded_is_refused(value):
     assert "integer" in faults(TabularInput(), [np.array([0, value])])[0][1]
     assert payloads(TabularInput(), [np.array([0, 2**53])])[0].tolist() == [0, 2**53]
+
+
+def test_rows_of_several_dtypes_are_judged_before_they_have_one():
+    assert "integer" in faults(TabularInput(), [np.array([2**53 + 1]), np.array([0.5])])[0][1]
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+def test_an_empty_array_holds_nothing_that_is_wrong(dtype):
+    converted = to_array(np.zeros(0, np.int64), np.dtype(dtype))
+    assert converted is not None
+    assert (converted.dtype, converted.size) == (dtype, 0)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])
