@@ -1,4 +1,4 @@
-"""JSON numbers to arrays, strictly: no value is changed beyond the rounding of its dtype.
+"""JSON numbers, and arrays of another dtype, to arrays: strictly, no value is changed beyond the rounding of its dtype.
 
 Booleans and strings are not numbers here, and a number that the dtype cannot hold is an error instead of
 an infinity, a wrapped-around integer or a neighbouring one.
@@ -18,6 +18,9 @@ from service.inputs.rows import name_of_type
 
 # Below it a float64 holds every integer; 2**52 leaves room for the rounding of the norm in `to_array`.
 _SAFE_NORM = 2.0**52
+
+# Up to it a float64 holds every integer.
+_SAFE_INTEGER = 2**53
 
 # From here on a JSON parser may have made a float of an integer that has no place in 64 bits.
 _LEAST_ROUNDED = 2.0**63
@@ -40,13 +43,22 @@ def raise_if_rounded(values: Iterable[Any]) -> None:
 
 
 def to_array(
-    values: list[Any], dtype: np.dtype[Any], *, allow_null: bool = False, may_be_rounded: bool = False
+    values: list[Any] | npt.NDArray[Any],
+    dtype: np.dtype[Any],
+    *,
+    allow_null: bool = False,
+    may_be_rounded: bool = False,
 ) -> npt.NDArray[Any] | None:
     """`values` as a 1-D array of `dtype`, or None when `fault_in` has something to say about one of them.
 
     dtype: boolean, integer or floating-point. With `allow_null`, None becomes NaN. With `may_be_rounded`, it raises
     MayBeRounded where large floats may stand for integers.
+    values: a list, or a 1-D array, which is handed on as it is when it has the dtype already.
     """
+    if isinstance(values, np.ndarray):
+        if _is_held(values, dtype, allow_null=allow_null):
+            return values.astype(dtype, copy=False)
+        values = to_values(values, allow_null=allow_null)
     kinds = set(map(type, values))
     if dtype.kind == "b":
         return np.array(values, dtype) if kinds <= {bool} else None
@@ -65,6 +77,14 @@ def to_array(
     if dtype.kind in "iu":
         return np.array([int(value) for value in values], dtype)
     return np.array(values, np.float64).astype(dtype, copy=False)
+
+
+def to_values(array: npt.NDArray[Any], *, allow_null: bool = False) -> list[Any]:
+    """The elements of a 1-D array as what JSON would have held; with `allow_null`, NaN stands for a null."""
+    values: list[Any] = array.tolist()
+    if allow_null and array.dtype.kind == "f":
+        return [None if math.isnan(value) else value for value in values]
+    return values
 
 
 def fault_in(value: Any, dtype: np.dtype[Any], *, allow_null: bool = False) -> str | None:
@@ -104,6 +124,21 @@ def _fault_in_integer(value: int | float, dtype: np.dtype[Any]) -> str | None:
         return f"must be a whole number: the model takes {dtype.name}"
     lowest, highest = _integer_range(dtype)
     return None if lowest <= value <= highest else f"is out of the range of {dtype.name}, {lowest} to {highest}"
+
+
+def _is_held(array: npt.NDArray[Any], dtype: np.dtype[Any], *, allow_null: bool) -> bool:
+    """Whether passes in C show that `fault_in` has nothing to say about any element; False where they do not tell."""
+    kind = array.dtype.kind
+    if kind == "b" or dtype.kind == "b":
+        return kind == dtype.kind
+    if kind == "f" and dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            held = array.astype(dtype, copy=False)
+        return bool((np.isfinite(held) | np.isnan(array) if allow_null else np.isfinite(held)).all())
+    if kind not in "iu" or not array.size:
+        return False
+    lowest, highest = _exact_range(dtype) if dtype.kind == "f" else _integer_range(dtype)
+    return lowest <= int(array.min()) and int(array.max()) <= highest
 
 
 def _is_small(values: list[int | float], dtype: np.dtype[Any]) -> bool:
@@ -146,3 +181,10 @@ def _least_overflow(dtype: np.dtype[Any]) -> float:
 def _integer_range(dtype: np.dtype[Any]) -> tuple[int, int]:
     info = np.iinfo(dtype)
     return int(info.min), int(info.max)
+
+
+@lru_cache(maxsize=16)
+def _exact_range(dtype: np.dtype[Any]) -> tuple[int, int]:
+    """Integers that a float64 holds exactly and a floating-point `dtype` without becoming infinite."""
+    highest = min(_SAFE_INTEGER, int(np.finfo(dtype).max))
+    return -highest, highest

@@ -1,4 +1,4 @@
-"""Rows of a table: lists of numbers in the model's order, or objects of named columns."""
+"""Rows of a table: lists or arrays of numbers in the model's order, or objects of named columns."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from loaders.signature import TabularInput
 from service.errors import Fault
-from service.inputs.numbers import fault_in, faults_in, raise_if_rounded, to_array
+from service.inputs.names import listed, shown
+from service.inputs.numbers import fault_in, faults_in, raise_if_rounded, to_array, to_values
 from service.inputs.rows import PreparedRow, name_of_type, raise_if_any
 
 _FLOAT64 = np.dtype(np.float64)
-
-# Of the model's own column names, so many are shown in a message, and so much of each.
-_MAX_LISTED = 5
-_MAX_NAME_CHARS = 40
 
 # By the type of a column: the types of its values, and what they are called.
 _NUMBERS = frozenset({int, float})
@@ -39,6 +37,7 @@ def prepare(
 ) -> list[PreparedRow]:
     """One row per instance; its payload is (width,) of `spec.dtype`, or a tuple of values for "object".
 
+    instances: lists, objects where columns are named, or 1-D arrays; in an array of floats NaN stands for a null.
     Without a declared width the first row sets it for the whole request. In an "object" row a null stays None,
     because what stands for a missing text is the estimator's choice. column_types: for "object" rows, see
     `service.inputs.prepare`.
@@ -49,17 +48,18 @@ def prepare(
     width = _width(spec, instances)
     raise_if_any(_shape_faults(spec, instances, width))
     if spec.dtype == "object":
+        instances = _as_lists(instances, allow_null=spec.allow_null)
         if may_be_rounded:
             raise_if_rounded(chain.from_iterable(instances))
         raise_if_any(_value_faults(instances, column_types or (None,) * width, allow_null=spec.allow_null))
         return [PreparedRow(tuple(row), shape_key=("o", width)) for row in instances]
 
     # One array for all rows costs a fraction of one for each; the rows are views that share it.
-    values = instances[0] if len(instances) == 1 else list(chain.from_iterable(instances))
     dtype = np.dtype(spec.dtype)
-    array = to_array(values, dtype, allow_null=spec.allow_null, may_be_rounded=may_be_rounded)
+    array = to_array(_joined(instances), dtype, allow_null=spec.allow_null, may_be_rounded=may_be_rounded)
     if array is None:
-        raise_if_any(_number_faults(instances, dtype, allow_null=spec.allow_null))
+        rows = _as_lists(instances, allow_null=spec.allow_null)
+        raise_if_any(_number_faults(rows, dtype, allow_null=spec.allow_null))
         raise AssertionError("a row was refused without a fault")
     key = ("f", width)
     return [PreparedRow(row, shape_key=key) for row in array.reshape(len(instances), width)]
@@ -70,20 +70,38 @@ def _width(spec: TabularInput, instances: list[Any]) -> int:
         return len(spec.columns)
     if spec.width is not None:
         return spec.width
-    return next((len(row) for row in instances if type(row) is list), 0)
+    return next((len(row) for row in instances if _is_row(row)), 0)
+
+
+def _is_row(instance: Any) -> bool:
+    return type(instance) is list or (type(instance) is np.ndarray and instance.ndim == 1)
 
 
 def _shape_faults(spec: TabularInput, instances: list[Any], width: int) -> Iterator[Fault]:
     for i, row in enumerate(instances):
-        if type(row) is not list:
+        if not _is_row(row):
             allowed = "a list of values" if spec.columns is None else "a list of values or an object of columns"
             yield Fault(f"instances[{i}]", f"must be {allowed}, not {name_of_type(row)}")
-        elif not row:
+        elif not len(row):
             yield Fault(f"instances[{i}]", "must not be empty")
         elif len(row) != width:
             as_first = spec.width is None and spec.columns is None
             expected = f"{width}, like the first row" if as_first else f"{width}"
             yield Fault(f"instances[{i}]", f"has {len(row)} values; expected {expected}")
+
+
+def _joined(rows: list[Any]) -> list[Any] | npt.NDArray[Any]:
+    """The values of all rows, one row after the other; an array where the rows are arrays of one dtype."""
+    if len(rows) == 1:
+        return rows[0]  # type: ignore[no-any-return]
+    if type(rows[0]) is np.ndarray and all(type(row) is np.ndarray and row.dtype == rows[0].dtype for row in rows):
+        return np.concatenate(rows)
+    return list(chain.from_iterable(_as_lists(rows)))
+
+
+def _as_lists(rows: list[Any], *, allow_null: bool = False) -> list[Any]:
+    """Rows that are arrays as lists of what JSON would have held, so that the rules for values are there once."""
+    return [to_values(row, allow_null=allow_null) if type(row) is np.ndarray else row for row in rows]
 
 
 def _number_faults(rows: list[list[Any]], dtype: np.dtype[Any], *, allow_null: bool) -> Iterator[Fault]:
@@ -122,18 +140,9 @@ def _column_faults(columns: tuple[str, ...], instances: list[Any]) -> Iterator[F
         if type(row) is dict:
             for name in columns:
                 if name not in row:
-                    yield Fault(f"instances[{i}]", f"lacks the column {_shown(name)}")
+                    yield Fault(f"instances[{i}]", f"lacks the column {shown(name)}")
             unknown = sum(name not in known for name in row)
             if unknown:
                 # Their names are the caller's own text, which is not repeated; the model's own are told.
                 which = "a column" if unknown == 1 else f"{unknown} columns"
-                yield Fault(f"instances[{i}]", f"has {which} that the model does not know; it knows {_listed(columns)}")
-
-
-def _listed(columns: tuple[str, ...]) -> str:
-    more = f" and {len(columns) - _MAX_LISTED} more" if len(columns) > _MAX_LISTED else ""
-    return ", ".join(map(_shown, columns[:_MAX_LISTED])) + more
-
-
-def _shown(name: str) -> str:
-    return repr(name if len(name) <= _MAX_NAME_CHARS else name[:_MAX_NAME_CHARS] + "...")
+                yield Fault(f"instances[{i}]", f"has {which} that the model does not know; it knows {listed(columns)}")

@@ -1,4 +1,4 @@
-"""Tensors: nested lists of numbers of the shape and dtype that the model declares."""
+"""Tensors: nested lists of numbers, or arrays, of the shape and dtype that the model declares."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from loaders.signature import TensorInput
 from service.errors import Fault, InvalidInput
 from service.inputs.nesting import MAX_DEPTH_OF_INSTANCE
-from service.inputs.numbers import faults_in, to_array
+from service.inputs.numbers import faults_in, to_array, to_values
 from service.inputs.rows import PreparedRow, name_of_type, raise_if_any
 
 # What lies deeper is refused wherever it is met; NumPy itself stops at 64 dimensions.
@@ -22,6 +22,7 @@ _MAX_RANK = MAX_DEPTH_OF_INSTANCE
 def prepare(spec: TensorInput, instances: list[Any], *, may_be_rounded: bool = False) -> list[PreparedRow]:
     """One row per instance; its payload is a C-contiguous array of `spec.dtype` in the declared shape.
 
+    instances: nested lists, or arrays, which are handed on as they are when they have the dtype already.
     Raises InvalidInput with the place that is wrong and what is expected there.
     """
     dtype = np.dtype(spec.dtype)
@@ -35,10 +36,23 @@ def prepare(spec: TensorInput, instances: list[Any], *, may_be_rounded: bool = F
 def _to_tensor(
     instance: Any, declared: tuple[int | None, ...] | None, dtype: np.dtype[Any], loc: str, may_be_rounded: bool
 ) -> npt.NDArray[Any]:
-    first = _shape_along_first(instance)
+    first = instance.shape if isinstance(instance, np.ndarray) else _shape_along_first(instance)
     expected = first if declared is None else declared
     if len(first) != len(expected):
         raise _rank_fault(first, expected, loc)
+    if isinstance(instance, np.ndarray):
+        _refuse_extents(first, expected, loc)
+        values: list[Any] | npt.NDArray[Any] = instance.reshape(-1)
+    else:
+        values = _flattened(instance, first, expected, loc)
+    array = to_array(values, dtype, may_be_rounded=may_be_rounded)
+    if array is None:
+        raise_if_any(_value_faults(values if isinstance(values, list) else to_values(values), first, dtype, loc))
+        raise AssertionError("a tensor was refused without a fault")
+    return array.reshape(first)
+
+
+def _flattened(instance: Any, first: tuple[int, ...], expected: tuple[int | None, ...], loc: str) -> list[Any]:
     # Level by level instead of number by number: every test is a pass in C.
     level = [instance]
     for axis, extent in enumerate(expected):
@@ -46,11 +60,15 @@ def _to_tensor(
         if set(map(type, level)) != {list} or set(map(len, level)) != {wanted} or not wanted:
             raise InvalidInput(_extent_fault(level, first[:axis], wanted, expected, loc))
         level = list(chain.from_iterable(level))
-    array = to_array(level, dtype, may_be_rounded=may_be_rounded)
-    if array is None:
-        raise_if_any(_value_faults(level, first, dtype, loc))
-        raise AssertionError("a tensor was refused without a fault")
-    return array.reshape(first)
+    return level
+
+
+def _refuse_extents(shape: tuple[int, ...], expected: tuple[int | None, ...], loc: str) -> None:
+    """Raise InvalidInput for the first extent of an array that is empty, or not the expected one."""
+    for axis, (extent, wanted) in enumerate(zip(shape, expected, strict=True)):
+        if not extent or wanted not in (None, extent):
+            found = f"has {extent} elements" if extent else "must not be empty"
+            raise InvalidInput.at(loc + "[0]" * axis, f"{found}; expected shape {_shown(expected)}")
 
 
 def _shape_along_first(instance: Any) -> tuple[int, ...]:
