@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from loaders.bundle import BUNDLE_FILE, bundle_digest, digest, read_bundle
 from loaders.handle import ModelHandle
-from loaders.signature import ImageInput, InputSpec, OutputSpec, TabularInput, TextInput
+from loaders.signature import ImageInput, InputSpec, OutputSpec, TextInput
+from service.inputs.example import example_in_python, example_instance
 
 # Class names that are shown; a model may have thousands.
 SHOWN_LABELS = 5
 # A body that is longer is written by a line of Python instead.
 _MAX_BODY_CHARS = 400
-_FREE_WIDTH = 3
 
 _RUNS_CODE = {"pickle", "joblib"}
 
@@ -46,7 +47,7 @@ def model_card(model: ModelHandle, given: Path, url: str) -> dict[str, Any]:
         "output": _output(model.output, model.metadata.get("classes")),
         "parameters": sorted(model.parameters),
         "warnings": warnings,
-        "request": {"path": "/predict", "curl": curl(model.input, url)},
+        "request": {"path": "/predict", "curl": curl(model.input, url, model.metadata.get("column_types", ()))},
     }
 
 
@@ -82,46 +83,17 @@ def _output(spec: OutputSpec, classes: Any) -> dict[str, Any]:
     }
 
 
-def curl(spec: InputSpec, url: str) -> str:
-    """A command for a shell whose request the model can take, as far as its input is known."""
+def curl(spec: InputSpec, url: str, column_types: Sequence[str | None] = ()) -> str:
+    """A command for a shell whose request the model can take, as far as its input is known.
+
+    column_types: see `service.inputs.prepare`.
+    """
     predict = shlex.quote(f"{url}/predict")
     if isinstance(spec, ImageInput):
         return f"curl -s -F file=@photo.jpg {predict}"
-    body = json.dumps({"instances": [example_instance(spec)]}, ensure_ascii=False)
+    body = json.dumps({"instances": [example_instance(spec, column_types)]}, ensure_ascii=False)
     send = f"curl -s -H 'Content-Type: application/json' -d {{}} {predict}"
     if len(body) <= _MAX_BODY_CHARS:
         return send.format(shlex.quote(body))
-    code = f'import json; print(json.dumps({{"instances": [{_as_python(spec)}]}}))'
+    code = f'import json; print(json.dumps({{"instances": [{example_in_python(spec, column_types)}]}}))'
     return f"python3 -c {shlex.quote(code)} | {send.format('@-')}"
-
-
-def example_instance(spec: InputSpec) -> Any:
-    """One instance of a request: zeros of the right shape, or a sentence."""
-    if isinstance(spec, TextInput):
-        return "a text"
-    if isinstance(spec, TabularInput) and spec.columns is not None:
-        return dict.fromkeys(spec.columns, 0)
-    instance: Any = _zero(spec)
-    for extent in reversed(_shape(spec)):
-        instance = [instance] * extent
-    return instance
-
-
-def _as_python(spec: InputSpec) -> str:
-    if isinstance(spec, TabularInput) and spec.columns is not None:
-        return f"dict.fromkeys({list(spec.columns)!r}, 0)"
-    text = repr(_zero(spec))
-    for extent in reversed(_shape(spec)):
-        text = f"[{text}] * {extent}"
-    return text
-
-
-def _shape(spec: InputSpec) -> tuple[int, ...]:
-    if isinstance(spec, TabularInput):
-        return (spec.width or _FREE_WIDTH,)
-    shape = getattr(spec, "shape", None)
-    return (_FREE_WIDTH,) if shape is None else tuple(extent or 1 for extent in shape)
-
-
-def _zero(spec: InputSpec) -> int | bool:
-    return False if getattr(spec, "dtype", "") == "bool" else 0

@@ -13,7 +13,7 @@ from werkzeug.exceptions import HTTPException
 
 from service.errors import JitneyError, UnknownModel
 from service.health import liveness, models, readiness
-from service.http import problems
+from service.http import docs, problems
 from service.http.body import read_call
 from service.http.json import json_response
 from service.http.paths import EXACT
@@ -28,6 +28,7 @@ blueprint = Blueprint("jitney", __name__)
 blueprint.register_error_handler(JitneyError, problems.from_error)
 blueprint.register_error_handler(HTTPException, problems.from_http_exception)
 blueprint.register_error_handler(Exception, problems.from_surprise)
+docs.register(blueprint)
 
 
 def runtime() -> Runtime:

@@ -1,0 +1,189 @@
+"""The predict operations: one request and one answer under three paths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loaders.handle import ModelHandle
+from loaders.signature import ImageInput, OutputSpec, TextInput
+from service.batching.tickets import FlushReason
+from service.http.openapi.answers import answer, problems
+from service.http.openapi.bodies import predict_body
+from service.http.openapi.operation import KEY_NEEDED, Operation, Served, ref
+from service.http.problems import PROBLEMS
+
+# 499 is for the log and the metrics: nobody is there to read it. 403 is for what administers models.
+_NOT_ANSWERED = {403, 499}
+_ONLY_WITH_KEYS = {401}
+_ONLY_BY_NAME = {404}
+
+_REQUEST_ID = {
+    "name": "X-Request-ID",
+    "in": "header",
+    "description": "An id of the caller's own, sent back with the answer.",
+    "schema": {"type": "string"},
+}
+_EXPLAIN = {
+    "name": "explain",
+    "in": "query",
+    "description": "1 adds `batch`: how each row was batched. Any other value does nothing.",
+    "schema": {"type": "string"},
+    "example": "1",
+}
+
+_MILLISECONDS = {"type": "number", "minimum": 0}
+_COUNT = {"type": "integer", "minimum": 0}
+
+BATCH_INFO = {
+    "type": "object",
+    "description": "How one row was batched.",
+    "properties": {
+        "batch_id": _COUNT,
+        "batch_size": {"type": "integer", "minimum": 1, "description": "Rows that shared the batch."},
+        "flush_reason": {
+            "type": "string",
+            "enum": [reason.value for reason in FlushReason],
+            "description": "Why the batch left when it did.",
+        },
+        "queue_ms": {"type": "number", "description": "From the queue to the model."},
+        "model_ms": _MILLISECONDS | {"description": "In the model, the whole batch."},
+        "padded_length": _COUNT | {"description": "Tokens to which each row was padded; 1 where rows have no length."},
+        "padding_share": {"type": "number", "minimum": 0, "maximum": 1, "description": "Tokens that were padding."},
+    },
+    "required": [
+        "batch_id",
+        "batch_size",
+        "flush_reason",
+        "queue_ms",
+        "model_ms",
+        "padded_length",
+        "padding_share",
+    ],
+    "additionalProperties": False,
+}
+
+CLASS_SCORE = {
+    "type": "object",
+    "properties": {
+        "label": {"type": ["string", "integer"], "description": "The class; its number where it has no name."},
+        "score": {"type": "number"},
+    },
+    "required": ["label", "score"],
+    "additionalProperties": False,
+}
+
+
+def prediction_schema(output: OutputSpec | None) -> dict[str, Any]:
+    """The schema of one prediction: the shape to expect, beside what the model may give instead."""
+    raw = {"title": "Raw", "description": "What the model itself gives: any JSON value."}
+    if output is None or output.task != "classification":
+        return raw
+    if output.top_k is None:
+        usual: dict[str, Any] = ref("ClassScore") | {"description": "The best class."}
+    else:
+        usual = {"type": "array", "items": ref("ClassScore"), "minItems": 1, "maxItems": output.top_k}
+        usual["description"] = f"The {output.top_k} best classes, best first."
+    raw["description"] = (
+        "Probabilities in the order of `classes`, where `proba` asked for them; an object by name for several outputs."
+    )
+    return {"anyOf": [usual, raw]}
+
+
+def answer_schema(model: ModelHandle | None) -> dict[str, Any]:
+    """The schema of a 200, with the keys that this model's answers can have."""
+    properties: dict[str, Any] = {
+        "predictions": {
+            "type": "array",
+            "items": ref("Prediction"),
+            "minItems": 1,
+            "description": "One for each instance, in their order.",
+        },
+        "model_name": {"type": "string"},
+        "model_version": {"type": "string"},
+        "latency_ms": _MILLISECONDS | {"description": "From the request's arrival to its answer, milliseconds."},
+    }
+    required = list(properties)
+    if model is None or isinstance(model.input, TextInput | ImageInput):
+        properties["prediction"] = ref("Prediction") | {"description": "The only one, where a short form was used."}
+    if model is None or isinstance(model.input, TextInput):
+        properties["truncated"] = {
+            "description": "Whether the text was cut, or for each instance; only where one was.",
+            "type": ["boolean", "array"],
+            "items": {"type": "boolean"},
+        }
+    if model is None or "proba" in model.parameters:
+        properties["classes"] = {"type": "array", "description": "Only with `proba`."}
+    properties["batch"] = {
+        "type": "array",
+        "items": ref("BatchInfo"),
+        "minItems": 1,
+        "description": "Only with `explain=1`: one for each instance.",
+    }
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _describe(path_parameters: dict[str, str], served: Served) -> dict[str, Any]:
+    statuses = {status for status, _ in PROBLEMS.values()} - _NOT_ANSWERED - _ONLY_WITH_KEYS - _ONLY_BY_NAME
+    described: dict[str, Any] = {
+        "parameters": [_in_path(*item, served.model) for item in path_parameters.items()] + [_EXPLAIN, _REQUEST_ID],
+        "requestBody": predict_body(served),
+    }
+    if path_parameters:
+        statuses |= _ONLY_BY_NAME
+    if served.has_keys:
+        statuses |= _ONLY_WITH_KEYS
+        described["security"] = KEY_NEEDED
+    example = {} if served.model is None else {"example": _example_answer(served.model)}
+    done = answer("The predictions.", "application/json", ref("PredictAnswer"), **example)
+    return described | {"responses": {"200": done, **problems(statuses)}}
+
+
+def _in_path(name: str, description: str, model: ModelHandle | None) -> dict[str, Any]:
+    """A part of the path; the served model's own as the example."""
+    parameter = {"name": name, "in": "path", "required": True, "description": description, "schema": {"type": "string"}}
+    return parameter if model is None else parameter | {"example": getattr(model, name)}
+
+
+def _example_answer(model: ModelHandle) -> dict[str, Any]:
+    label = model.output.labels[0] if model.output.labels else 0
+    prediction: Any = 1.5
+    if model.output.task == "classification":
+        best = {"label": label, "score": 0.98}
+        prediction = best if model.output.top_k is None else [best]
+    return {
+        "predictions": [prediction],
+        "model_name": model.name,
+        "model_version": model.version,
+        "latency_ms": 3.2,
+    }
+
+
+def _by_name(served: Served) -> dict[str, Any]:
+    return _describe({"name": "Name of the model."}, served)
+
+
+def _by_version(served: Served) -> dict[str, Any]:
+    return _describe({"name": "Name of the model.", "version": "Its version."}, served)
+
+
+PREDICT = (
+    Operation(
+        "post",
+        "/predict",
+        "predict",
+        "Predict",
+        "Predict with the model that is served",
+        lambda served: _describe({}, served),
+    ),
+    Operation(
+        "post", "/models/{name}/predict", "predict_model", "Predict", "Predict with the model of this name", _by_name
+    ),
+    Operation(
+        "post",
+        "/models/{name}/versions/{version}/predict",
+        "predict_version",
+        "Predict",
+        "Predict with one version of it",
+        _by_version,
+    ),
+)

@@ -1,0 +1,99 @@
+"""The operations of those who watch the service: readiness, liveness, metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from service.http.openapi.answers import answer, headers, problems
+from service.http.openapi.operation import KEY_NEEDED, Operation, Served, ref
+
+_REASONS = {"type": "array", "items": {"type": "string"}, "description": "Why not; empty when all is well."}
+_COUNT = {"type": "integer", "minimum": 0}
+_MODEL = {
+    "type": "object",
+    "properties": {name: {"type": "string"} for name in ("name", "version", "format", "device")},
+    "required": ["name", "version", "format", "device"],
+    "additionalProperties": False,
+}
+
+READINESS = {
+    "type": "object",
+    "properties": {
+        "status": {"type": "string", "enum": ["ready", "not ready"]},
+        "reasons": _REASONS,
+        "model": {"anyOf": [_MODEL, {"type": "null"}]},
+        "queue_depth": _COUNT | {"description": "Rows that wait."},
+        "oldest_wait_ms": {"type": "number", "minimum": 0},
+        "worker_alive": {"type": "boolean"},
+        "last_batch_age_s": {"type": ["number", "null"], "minimum": 0, "description": "Null before the first batch."},
+        "effective_max_batch_size": _COUNT | {"description": "Less than MAX_BATCH_SIZE while memory is short."},
+    },
+    "required": [
+        "status",
+        "reasons",
+        "model",
+        "queue_depth",
+        "oldest_wait_ms",
+        "worker_alive",
+        "last_batch_age_s",
+        "effective_max_batch_size",
+    ],
+    "additionalProperties": False,
+}
+
+LIVENESS = {
+    "type": "object",
+    "properties": {"status": {"type": "string", "enum": ["live", "not live"]}, "reasons": _REASONS},
+    "required": ["status", "reasons"],
+    "additionalProperties": False,
+}
+
+_READY = ("A prediction would be answered now.", "It would not; `reasons` tell why.")
+_LIVE = ("The process is worth keeping.", "It is not: the worker is dead, or a batch has run past STALL_LIMIT_MS.")
+
+
+def _probe(schema: str, good: str, bad: str) -> dict[str, Any]:
+    return {
+        "responses": {
+            "200": answer(good, "application/json", ref(schema)),
+            "503": answer(bad, "application/json", ref(schema)),
+        }
+    }
+
+
+def _head(good: str, bad: str) -> dict[str, Any]:
+    return {
+        "responses": {
+            "200": {"description": good, "headers": headers()},
+            "503": {"description": bad, "headers": headers()},
+        }
+    }
+
+
+def _metrics(served: Served) -> dict[str, Any]:
+    page = answer("All series.", "text/plain", {"type": "string"})
+    page["content"]["application/openmetrics-text"] = {"schema": {"type": "string"}}
+    described: dict[str, Any] = {
+        "parameters": [
+            {
+                "name": "name[]",
+                "in": "query",
+                "description": "Only these series.",
+                "schema": {"type": "array", "items": {"type": "string"}},
+            }
+        ],
+        "responses": {"200": page},
+    }
+    if served.has_metrics_key:
+        described["security"] = KEY_NEEDED
+        described["responses"] |= problems([401])
+    return described
+
+
+PROBES = (
+    Operation("get", "/healthz", "healthz", "Health", "Is it ready?", lambda _: _probe("Readiness", *_READY)),
+    Operation("head", "/healthz", "healthz_head", "Health", "Is it ready? (status only)", lambda _: _head(*_READY)),
+    Operation("get", "/livez", "livez", "Health", "Is it alive?", lambda _: _probe("Liveness", *_LIVE)),
+    Operation("head", "/livez", "livez_head", "Health", "Is it alive? (status only)", lambda _: _head(*_LIVE)),
+    Operation("get", "/metrics", "metrics", "Health", "Metrics, as Prometheus reads them", _metrics),
+)

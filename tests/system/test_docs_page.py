@@ -1,0 +1,237 @@
+"""The page at `/docs` in a real browser: it is read, tried, and asks nobody but the service."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from selenium.common.exceptions import TimeoutException
+from selenium.webdriver import Chrome, ChromeOptions
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.wait import WebDriverWait
+
+from service.demo.curl import EXAMPLE_DIGIT, EXAMPLE_ROW, EXAMPLE_SENTENCE
+
+pytestmark = pytest.mark.system
+
+GUARD_S = 20.0
+DESKTOP = (1280, 900)
+PHONE = (390, 844)
+
+
+class Page:
+    """A browser at the page of one server."""
+
+    def __init__(self, browser: Chrome, url: str) -> None:
+        self.browser = browser
+        self.url = url
+        self.requested: list[str] = []
+
+    def open(self, size: tuple[int, int] = DESKTOP) -> None:
+        width, height = size
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": size == PHONE}
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        self.browser.get(f"{self.url}/docs")
+        self.wait(lambda: self.find("#predict .send"))
+        self.wait(lambda: "ready" in self.find("#model").text)
+
+    def find(self, selector: str) -> WebElement:
+        return self.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def all(self, selector: str) -> list[WebElement]:
+        return self.browser.find_elements(By.CSS_SELECTOR, selector)
+
+    def wait(self, holds: Callable[[], Any]) -> Any:
+        try:
+            return WebDriverWait(self.browser, GUARD_S).until(lambda _: holds())
+        except TimeoutException:
+            log = self.browser.get_log("browser")
+            pytest.fail(f"it did not come true; the browser's log: {log}; the page: {self.browser.page_source[:4000]}")
+
+    def write(self, selector: str, text: str) -> None:
+        field = self.find(selector)
+        field.clear()
+        field.send_keys(text)
+
+    def unfold(self) -> None:
+        """Open everything that can be opened, some levels deep: a schema may hold itself."""
+        for _ in range(4):
+            for summary in self.all("details:not([open]) > summary"):
+                summary.click()
+
+    def send(self, operation: str = "predict") -> str:
+        """Send the form of the operation; the text of what it shows then."""
+        shown = self.find(f"#{operation} .result")
+        before = self.all(f"#{operation} .outcome")
+        self.find(f"#{operation} .send").click()
+        self.wait(lambda: [one for one in self.all(f"#{operation} .outcome") if one not in before])
+        return shown.text
+
+    def complaints(self) -> list[Any]:
+        return [entry for entry in self.browser.get_log("browser") if entry["level"] in ("WARNING", "SEVERE")]
+
+    def hosts(self) -> set[str]:
+        """Where all requests of the page went to; those of the browser itself are none of the page's."""
+        events = [json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")]
+        sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
+        of_page = [one["request"]["url"] for one in sent if one["documentURL"].startswith(self.url)]
+        self.requested += of_page
+        return {urlsplit(url).netloc for url in of_page if urlsplit(url).scheme in ("http", "https", "ws", "wss")}
+
+
+@pytest.fixture
+def browse(tmp_path: Path) -> Iterator[Callable[[str], Page]]:
+    """A browser at the page of the server with this URL."""
+    driver, chromium = shutil.which("chromedriver"), shutil.which("chromium")
+    if driver is None or chromium is None:
+        pytest.skip("needs chromium and chromedriver")
+    options = ChromeOptions()
+    options.binary_location = chromium
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
+        options.add_argument(argument)
+    options.add_argument(f"--user-data-dir={tmp_path / 'profile'}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    browser = Chrome(options, Service(driver))
+    yield lambda url: Page(browser, url)
+    browser.quit()
+
+
+@pytest.fixture
+def page(start, browse: Callable[[str], Page]) -> Page:
+    """The page of a server with a model that is loaded at once: each row is [0, value], the answer is the value."""
+    opened = browse(start().url)
+    opened.open()
+    return opened
+
+
+@pytest.fixture
+def page_of(start, browse, demo_models: Path) -> Callable[[str], Page]:
+    """The page of a server with one of the demo models."""
+
+    def make(name: str) -> Page:
+        server = start(app="service:create_app()", MODEL_PATH=demo_models / name, MODEL_FORMAT="")
+        page = browse(server.url)
+        page.open()
+        return page
+
+    return make
+
+
+def assert_clean(page: Page) -> None:
+    assert page.complaints() == []
+    assert page.hosts() == {urlsplit(page.url).netloc}
+    assert f"{page.url}/openapi.json" in page.requested
+
+
+def test_rows_are_tried_and_their_answer_is_shown(page_of: Callable[[str], Page]) -> None:
+    page = page_of("digits")
+    assert "digits, version 1" in page.find("#model").text
+    # What is there from the start is a request that works.
+    assert json.loads(page.find("#predict textarea").get_property("value"))["instances"][0] == [0] * 64
+    assert "200 OK" in page.send()
+    page.write("#predict textarea", json.dumps({"instances": [EXAMPLE_ROW]}))
+    page.find("#predict input[type=checkbox]").click()
+    shown = page.send()
+    assert json.loads(page.find("#predict .result pre").text)["predictions"] == [EXAMPLE_DIGIT]
+    assert '"flush_reason"' in shown
+    assert all(name in shown for name in ("X-Request-ID", "X-Model-Version", "Server-Timing", " ms"))
+    assert_clean(page)
+
+
+def test_an_error_is_shown_as_the_service_told_it(page: Page) -> None:
+    page.write("#predict textarea", '{"instances": [[1]]')
+    assert "Not valid JSON yet" in page.find("#predict .fault").text
+    assert page.send().startswith("400")
+    page.write("#predict textarea", '{"instances": [["<img src=x onerror=alert(1)>"]]}')
+    shown = page.send()
+    assert shown.startswith("422")
+    assert "instances[0]" in shown
+    # The only complaints are the browser's own about these two statuses.
+    assert [entry["message"].partition("Failed to load resource")[1] for entry in page.complaints()] == [
+        "Failed to load resource"
+    ] * 2
+
+
+def test_a_text_is_tried(page_of: Callable[[str], Page]) -> None:
+    page = page_of("sentiment")
+    page.write("#predict textarea", EXAMPLE_SENTENCE)
+    page.send()
+    assert json.loads(page.find("#predict .result pre").text)["prediction"]["label"] == "positive"
+    assert page.find("#predict .scores").text.startswith("positive")
+    page.find("#predict .kinds label:nth-of-type(2)").click()
+    page.write("#predict textarea.code", '{"instances": ["bad", "good"]}')
+    page.send()
+    assert len(json.loads(page.find("#predict .result pre").text)["predictions"]) == 2
+    assert_clean(page)
+
+
+def test_a_picture_is_previewed_and_tried(page_of: Callable[[str], Page], demo_models: Path) -> None:
+    page = page_of("imagenet")
+    page.find("#predict input[type=file]").send_keys(str(demo_models / "imagenet" / "samples" / "china.jpg"))
+    page.wait(lambda: page.find("#predict .previews img").get_property("naturalWidth"))
+    assert "200 OK" in page.send()
+    assert page.find("#predict .scores li").text.startswith("palace")
+    page.find("#predict .result summary").click()
+    assert "curl -s -F 'file=@china.jpg'" in page.find("#predict .result").text
+    assert_clean(page)
+
+
+def test_every_operation_can_be_read_and_every_get_be_tried(page: Page) -> None:
+    page.unfold()
+    text = page.find("main").text
+    assert all(word in text for word in ("/models/{name}/predict", "effective_max_batch_size", "Retry-After", "429"))
+    for operation in ("healthz", "healthz_head", "livez", "metrics", "openapi", "docs", "predict_version"):
+        assert "200 OK" in page.send(operation), operation
+    assert "http_requests_total" in page.find("#metrics .result pre").text
+    assert_clean(page)
+
+
+def test_a_key_is_sent_as_a_header_and_not_shown(start, browse: Callable[[str], Page]) -> None:
+    server = start(app="keyed:app")
+    page = browse(server.url)
+    page.open()
+    page.write("#predict textarea", '{"instances": [[0, 7]]}')
+    assert page.send().startswith("401")
+    page.write("#key", "sesame")
+    assert "200 OK" in page.send()
+    page.find("#predict .result summary").click()
+    command = page.find("#predict .result details").text
+    assert "$API_KEY" in command
+    assert "sesame" not in command
+
+
+def test_it_works_under_a_prefix(start, browse: Callable[[str], Page]) -> None:
+    server = start(app="prefixed:app", wait=False)
+    server.wait_until(lambda: server.get("/ml/healthz").status_code == 200)
+    page = browse(f"{server.url}/ml")
+    page.open()
+    page.write("#predict textarea", '{"instances": [[0, 7]]}')
+    page.send()
+    assert json.loads(page.find("#predict .result pre").text)["predictions"] == [7]
+    assert page.complaints() == []
+
+
+def test_a_phone_shows_all_of_it_without_scrolling_sideways(page: Page) -> None:
+    page.open(PHONE)
+    page.send()
+    page.unfold()
+    widest = page.browser.execute_script("return document.documentElement.scrollWidth")
+    assert widest <= PHONE[0]
+
+
+def test_the_keyboard_is_enough_and_every_field_has_a_name(page: Page) -> None:
+    for card in page.all(".operation:not([open]) > summary"):
+        card.send_keys(Keys.ENTER)
+    page.find("#predict .send").send_keys(Keys.ENTER)
+    page.wait(lambda: page.all("#predict .outcome"))
+    page.unfold()
+    for field in page.all("input, textarea, button, pre[tabindex]"):
+        assert field.accessible_name, field.get_attribute("outerHTML")
