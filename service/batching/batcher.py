@@ -16,7 +16,7 @@ from service.batching.lanes import Lanes
 from service.batching.listeners import NullListener
 from service.batching.policy import BatchPolicy
 from service.batching.schedulers import Scheduler, make_scheduler
-from service.batching.tickets import Answer, Job, Ticket
+from service.batching.tickets import Answer, Job, Priority, Ticket
 from service.batching.worker import BatchListener, Worker
 from service.errors import ClientGone, DeadlineExceeded, JitneyError, PredictionFailed
 
@@ -212,15 +212,16 @@ class ThreadedBatcher:
         *,
         key: Hashable = None,
         lengths: Sequence[int] | None = None,
+        priority: Priority = Priority.NORMAL,
         arrival: Arrival | None = None,
         is_gone: Callable[[], bool] | None = None,
     ) -> Answer:
-        """Like `submit`, but tells about the batches too.
+        """Like `submit`, but tells about the batches too, and knows who goes first.
 
         `arrival`: what `announce` gave for this request; it is released whatever happens. `is_gone` is asked now and
         then while waiting; when it says True the rows are withdrawn and ClientGone is raised.
         """
-        ticket = self._served(rows, timeout_s, key, lengths, arrival, is_gone)
+        ticket = self._served(rows, timeout_s, key, lengths, priority, arrival, is_gone)
         batches = [info for info in ticket.batches if info is not None]
         return Answer(ticket.results, batches, ticket.enqueued_at)
 
@@ -288,6 +289,7 @@ class ThreadedBatcher:
         timeout_s: float | None,
         key: Hashable,
         lengths: Sequence[int] | None,
+        priority: Priority = Priority.NORMAL,
         arrival: Arrival | None = None,
         is_gone: Callable[[], bool] | None = None,
     ) -> Ticket:
@@ -297,7 +299,7 @@ class ThreadedBatcher:
         try:
             self._refuse_worker()
             deadline = self._clock() + self._patience_s(timeout_s)
-            ticket = self._ticket(rows, lengths, key, deadline)
+            ticket = self._ticket(rows, lengths, key, deadline, priority)
             if not ticket.rows:
                 return ticket
             try:
@@ -319,13 +321,15 @@ class ThreadedBatcher:
             # freed when the caller is done with the error, and not when the garbage collector comes.
             del ticket
 
-    def _ticket(self, rows: Sequence[Any], lengths: Sequence[int] | None, key: Hashable, deadline: float) -> Ticket:
+    def _ticket(
+        self, rows: Sequence[Any], lengths: Sequence[int] | None, key: Hashable, deadline: float, priority: Priority
+    ) -> Ticket:
         """Everything that can be wrong with a request is found here, on its own thread, and not on the worker's."""
         count = len(rows)
         if lengths is None and self._length_of is not None:
             lengths = [self._length_of(row) for row in rows]
         lengths = [1] * count if lengths is None else checks.row_lengths(lengths, count)
-        return Ticket.of(rows, lengths, key=key, deadline=deadline)
+        return Ticket.of(rows, lengths, key=key, deadline=deadline, priority=Priority(priority))
 
     def _patience_s(self, timeout_s: float | None) -> float:
         return self._default_timeout_s if timeout_s is None else checks.patience("timeout_s", timeout_s)

@@ -3,20 +3,26 @@
 Everything here belongs to the worker thread. The order inside a lane is first come first served by request,
 with one exception: a request larger than a batch gives up its turn after each batch's worth of rows and queues
 again behind the callers that came meanwhile, so that one bulk caller does not hold up single rows.
+
+Requests of higher priority go first, and those of lower priority fill what is left of a batch. One that has waited
+for its turn `PATIENCE_S` seconds is treated as one of the highest from then on, so that nobody starves.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from service.batching.policy import BatchLimits, BatchPolicy
 from service.batching.schedulers import Fifo, Scheduler
-from service.batching.tickets import FlushReason, LaneName, Row, Ticket
+from service.batching.tickets import FlushReason, LaneName, Priority, Row, Ticket
 
 # How often in a row a scheduler may leave out the row whose turn it is.
 MAX_PASSES = 16
+
+# How long a request lets those of higher priority go first, seconds.
+PATIENCE_S = 1.0
 
 
 class Lane:
@@ -26,7 +32,7 @@ class Lane:
         self.name = name
         self.rows = 0
         self._quantum = quantum
-        self._turns: OrderedDict[Ticket, None] = OrderedDict()
+        self._levels: dict[Priority, OrderedDict[Ticket, None]] = {level: OrderedDict() for level in Priority}
         self._arrivals: OrderedDict[Ticket, None] = OrderedDict()
         self._front: Row | None = None  # the row whose turn it was when a batch was last chosen
         self._passes = 0  # batches that left without it
@@ -37,18 +43,29 @@ class Lane:
         return self.name.key
 
     def __repr__(self) -> str:
-        return f"<Lane {self.key!r} rows={self.rows} requests={len(self._turns)}>"
+        return f"<Lane {self.key!r} rows={self.rows} requests={len(self._arrivals)}>"
 
     def add(self, ticket: Ticket) -> None:
         """Let a request queue at the end."""
         ticket.credit = self._quantum
-        self._turns[ticket] = None
+        ticket.level = ticket.priority
+        self._levels[ticket.level][ticket] = None
         self._arrivals[ticket] = None
         self.rows += ticket.unserved
 
     def next_turn(self) -> Ticket:
         """The request at the front; the lane must not be empty."""
-        return next(iter(self._turns))
+        return next(iter(next(filter(None, self._levels.values()))))
+
+    def promote(self, now: float) -> None:
+        """Treat requests as the highest that have let others go first for long enough."""
+        highest = self._levels[Priority.HIGH]
+        for level in (Priority.NORMAL, Priority.LOW):
+            turns = self._levels[level]
+            while turns and now - (ticket := next(iter(turns))).turn_at >= PATIENCE_S:
+                del turns[ticket]
+                ticket.level = Priority.HIGH
+                highest[ticket] = None
 
     def oldest(self) -> Ticket | None:
         """The request that has waited longest and still has rows here; it need not be the one at the front."""
@@ -56,7 +73,7 @@ class Lane:
 
     def drop(self, now: float) -> None:
         """Forget requests whose deadline has passed or whose caller is gone; their rows never reach the model."""
-        for ticket in [ticket for ticket in self._turns if ticket.expired(now)]:
+        for ticket in [ticket for ticket in self._arrivals if ticket.expired(now)]:
             self._forget(ticket)
 
     def take(self, rows: list[Row], now: float) -> None:
@@ -74,12 +91,18 @@ class Lane:
             elif ticket.credit == 0:
                 ticket.credit = self._quantum
                 ticket.turn_at = now
-                self._turns.move_to_end(ticket)
+                del self._levels[ticket.level][ticket]
+                ticket.level = ticket.priority
+                self._levels[ticket.level][ticket] = None
 
     def in_order(self) -> Iterator[Row]:
         """The waiting rows in the order in which they have their turn."""
+        for turns in self._levels.values():
+            yield from self._in_order(turns)
+
+    def _in_order(self, turns: Iterable[Ticket]) -> Iterator[Row]:
         later: list[Iterator[Row]] = []
-        for ticket in self._turns:
+        for ticket in turns:
             rows = iter(ticket.rows.values())
             yield from islice(rows, ticket.credit)
             if ticket.unserved > ticket.credit:
@@ -92,7 +115,9 @@ class Lane:
                     later.remove(rows)
 
     def select(self, scheduler: Scheduler, limits: BatchLimits) -> list[Row]:
-        """The rows of the next batch; a scheduler that passed over the row at the front too often is overruled.
+        """The rows of the next batch: of the highest priority those that the scheduler chooses, and when that is all of
+        them, others in their order as far as they fit. A scheduler that passed over the row at the front too often is
+        overruled.
 
         Empty when the callers of all rows have gone.
         """
@@ -103,10 +128,25 @@ class Lane:
             self._front, self._passes = front, 0
         if self._passes >= MAX_PASSES:
             scheduler = Fifo()
-        waiting = tuple(islice(self.in_order(), max(limits.max_rows, scheduler.look_ahead(limits))))
+        highest = self._in_order(self._levels[front.ticket.level])
+        waiting = tuple(islice(highest, max(limits.max_rows, scheduler.look_ahead(limits))))
         positions = scheduler.select(waiting, limits, self._passes)
         _check_selection(positions, waiting, limits)
-        return [waiting[position] for position in positions]
+        chosen = [waiting[position] for position in positions]
+        if len(chosen) == len(waiting):
+            self._fill_up(chosen, front.ticket.level, limits)
+        return chosen
+
+    def _fill_up(self, chosen: list[Row], level: Priority, limits: BatchLimits) -> None:
+        longest = max(row.length for row in chosen)
+        for lower in Priority:
+            if lower <= level:
+                continue
+            for row in self._in_order(self._levels[lower]):
+                longest = max(longest, row.length)
+                if not limits.fits(len(chosen) + 1, longest):
+                    return
+                chosen.append(row)
 
     def front(self, limits: BatchLimits) -> list[Row]:
         """The rows that arrival order would send next: those that answer for a scheduler that fails."""
@@ -124,7 +164,7 @@ class Lane:
         return False
 
     def _forget(self, ticket: Ticket) -> None:
-        del self._turns[ticket], self._arrivals[ticket]
+        del self._levels[ticket.level][ticket], self._arrivals[ticket]
         self.rows -= ticket.unserved
         ticket.unserved = 0
 
@@ -192,16 +232,20 @@ class Lanes:
     def ready(
         self, now: float, limits: BatchLimits, *, draining: bool, on_the_way: int
     ) -> tuple[Lane, FlushReason] | None:
-        """The lane that sends a batch now and why: of those that may, the one whose front row queued first."""
-        best: tuple[float, Lane, FlushReason] | None = None
+        """The lane that sends a batch now and why: of those that may, the one with the highest priority at its front;
+        among equals the one whose front row queued first.
+        """
+        best: tuple[tuple[Priority, float], Lane, FlushReason] | None = None
         for lane in self._lanes:
+            lane.promote(now)
             # Lanes are nearly in the order of their turns, so that of many only the first are judged in full.
-            turn_at = lane.next_turn().turn_at
-            if best is not None and turn_at >= best[0]:
+            front = lane.next_turn()
+            turn = front.level, front.turn_at
+            if best is not None and turn >= best[0]:
                 continue
             reason = self._reason(lane, now, limits, draining=draining, on_the_way=on_the_way)
             if reason is not None:
-                best = (turn_at, lane, reason)
+                best = (turn, lane, reason)
         return None if best is None else best[1:]
 
     def _reason(

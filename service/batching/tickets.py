@@ -5,8 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Any
+
+
+class Priority(IntEnum):
+    """Who goes first. Rows of lower priority fill what is left of a batch, and have a bounded wait (see `lanes`)."""
+
+    HIGH = 1
+    NORMAL = 2
+    LOW = 3
 
 
 class FlushReason(StrEnum):
@@ -112,8 +120,9 @@ class Ticket:
     has taken, by index and so in the caller's order; it changes under the admission's lock only, and is replaced
     rather than emptied, so that the worker may look through it without the lock. Rows that left it hold the ticket,
     but not the other way round: a request is freed without the garbage collector. The last block of fields belongs to
-    the lane, that is to the worker: `turn_at` is when the request last queued up, `credit` how many rows it may still
-    send before it must queue again, `unserved` how many rows the lane counts for it.
+    the lane, that is to the worker: `level` is the priority that the request has now, `turn_at` when it last queued up,
+    `credit` how many rows it may still send before it must queue again, `unserved` how many rows the lane counts for
+    it.
     """
 
     lane: LaneName
@@ -123,11 +132,13 @@ class Ticket:
     unanswered: int
     unserved: int
     rows: dict[int, Row] = field(default_factory=dict)
+    priority: Priority = Priority.NORMAL
     enqueued_at: float = 0.0
     failure: BaseException | None = None
     failed_rows: tuple[int, ...] = ()
     abandoned: bool = False
     done: threading.Event = field(default_factory=threading.Event)
+    level: Priority = Priority.NORMAL
     turn_at: float = 0.0
     credit: int = 0
 
@@ -139,6 +150,7 @@ class Ticket:
         *,
         key: Hashable,
         deadline: float,
+        priority: Priority = Priority.NORMAL,
         enqueued_at: float = 0.0,
     ) -> Ticket:
         """A ticket for `payloads`, one row each; `lengths` in tokens, as many as payloads.
@@ -153,6 +165,7 @@ class Ticket:
             [None] * count,
             count,
             count,
+            priority=priority,
             enqueued_at=enqueued_at,
             turn_at=enqueued_at,
         )

@@ -10,7 +10,7 @@ from service.batching.faults import FaultKind
 from service.batching.lanes import Lanes
 from service.batching.policy import BatchPolicy
 from service.batching.schedulers import Fifo, Scheduler
-from service.batching.tickets import BatchInfo, FlushReason, Ticket
+from service.batching.tickets import BatchInfo, FlushReason, Priority, Ticket
 from service.batching.worker import Worker
 from service.errors import JitneyError, PredictionFailed
 from support.clock import FakeClock
@@ -104,11 +104,14 @@ class Core:
         key: Hashable = None,
         lengths: Sequence[int] | None = None,
         timeout_s: float = 1000.0,
+        priority: Priority = Priority.NORMAL,
         arrival: Arrival | None = None,
     ) -> Ticket:
         """Admit a request now; its waiter gives up at the deadline, as the real one does."""
         deadline = self.clock.now + timeout_s
-        ticket = Ticket.of(rows, [1] * len(rows) if lengths is None else lengths, key=key, deadline=deadline)
+        ticket = Ticket.of(
+            rows, [1] * len(rows) if lengths is None else lengths, key=key, deadline=deadline, priority=priority
+        )
         self.admission.admit(ticket, arrival, lambda queued: float(queued))
         self.tickets.append(ticket)
         self.clock.at(deadline, lambda: self.give_up(ticket))
