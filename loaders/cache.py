@@ -14,7 +14,7 @@ Key = tuple[str, str]
 class ModelCache:
     """Keeps up to `capacity` handles; `retire(handle)` is called with each that leaves, and decides when to close it.
 
-    *Thread:* one, the one that loads the models; it needs no lock.
+    *Thread:* one at a time; it has no lock of its own.
     """
 
     def __init__(self, capacity: int, retire: Callable[[ModelHandle], None] = ModelHandle.close) -> None:
@@ -37,6 +37,14 @@ class ModelCache:
     def keys(self) -> list[Key]:
         """What is loaded, least recently used first."""
         return list(self._handles)
+
+    def handles(self) -> list[ModelHandle]:
+        """The loaded handles, least recently used first."""
+        return list(self._handles.values())
+
+    def peek(self, key: Key) -> ModelHandle | None:
+        """The handle, without counting as a use; None when it is not loaded."""
+        return self._handles.get(key)
 
     def get(self, key: Key) -> ModelHandle | None:
         """The handle, which counts as used now; None when it is not loaded."""

@@ -73,13 +73,22 @@ class UnknownModel(JitneyError):
     """The path names a model or version that is not served here."""
 
 
-class VersionMismatch(JitneyError):
-    """The body asks for a version that is not the one served here."""
+class UnknownVersion(UnknownModel):
+    """The model is served here, but not in this version. `served`: the versions that are."""
 
-    def __init__(self, asked: str, served: str) -> None:
-        super().__init__(f"model_version is not the version that is served here, which is {served!r}")
+    def __init__(self, message: str, served: Sequence[str]) -> None:
+        super().__init__(message)
+        self.served = tuple(served)
+
+
+class VersionMismatch(JitneyError):
+    """The body asks for a version that is not served here. `served`: those that are, or the one that the path names."""
+
+    def __init__(self, asked: str, served: Sequence[str]) -> None:
+        named = ", ".join(repr(version) for version in served)
+        super().__init__(f"model_version is not served here; served: {named}")
         self.asked = asked
-        self.served = served
+        self.served = tuple(served)
 
 
 class QueueFull(JitneyError):
@@ -101,7 +110,11 @@ class QueueFull(JitneyError):
 
 
 class NotReady(JitneyError):
-    """The model is still loading, or could not be loaded."""
+    """The model is still loading, or could not be loaded. `retry_after_s`: when to ask again, None where not known."""
+
+    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class Draining(JitneyError):

@@ -10,12 +10,13 @@ from loaders.handle import ModelHandle
 from service.batching.admission import WorkerState
 from service.batching.batcher import BatcherStatus
 from service.batching.faults import text_of
-from service.models.keeper import KnownVersion
+from service.errors import NotReady, UnknownModel
+from service.models.keeper import KnownVersion, ModelState
 from service.runtime import Runtime
 from service.settings import Settings
 
 # The directories of an absolute path; its last part, the name, is left.
-_ABSOLUTE = re.compile(r"(?<![\w.:/])/(?:[^\s'\":,/]+/)+")
+_ABSOLUTE = re.compile(r"(?<![\w./])/(?:[^\s'\":,/]+/)+")
 
 # A framework's own message can be a page long.
 _MAX_CHARS = 400
@@ -100,7 +101,21 @@ def _reasons(runtime: Runtime, status: BatcherStatus | None) -> list[str]:
         return ["loading"]
     if status.state is not WorkerState.RUNNING or not status.alive:
         return ["the inference worker is dead"]
-    return _stalled(runtime, status) + _held_up(runtime, status)
+    return _without_model(runtime) + _stalled(runtime, status) + _held_up(runtime, status)
+
+
+def _without_model(runtime: Runtime) -> list[str]:
+    """Nothing is there to answer a request that names no model, or none at all."""
+    if runtime.model is not None:
+        return []
+    if runtime.default_name is None:
+        usable = (ModelState.LOADED, ModelState.AVAILABLE)
+        return [] if any(one.state in usable for one in runtime.known_models()) else ["no model is left to answer"]
+    try:
+        runtime.check(None, None, was_accepted=True)
+    except (UnknownModel, NotReady) as error:
+        return [f"the default model cannot answer: {error}"]
+    return []
 
 
 def _held_up(runtime: Runtime, status: BatcherStatus) -> list[str]:
@@ -108,7 +123,8 @@ def _held_up(runtime: Runtime, status: BatcherStatus) -> list[str]:
     limit_ms = runtime.settings.stall_limit_ms
     if status.job_s * 1000 <= limit_ms:
         return []
-    return [f"a model has been loading for {status.job_s:.1f} s, longer than {limit_ms:.0f} ms (STALL_LIMIT_MS)"]
+    busy = f"the inference worker has been loading or freeing a model for {status.job_s:.1f} s"
+    return [f"{busy}, longer than {limit_ms:.0f} ms (STALL_LIMIT_MS)"]
 
 
 def _stalled(runtime: Runtime, status: BatcherStatus) -> list[str]:
@@ -128,7 +144,7 @@ def public_text(message: str, settings: Settings) -> str:
     # Those of the models first: their names may hold blanks, at which the search for other paths ends.
     homes = [Path(path).parent for path in (settings.model_path,) if path]
     homes += [Path(path) for path in (settings.model_repository,) if path]
-    for directory in {str(form) for home in homes for form in (home, home.absolute())}:
+    for directory in {str(form) for home in homes for form in (home, home.absolute(), home.resolve())}:
         if directory not in (".", "/"):
             message = message.replace(directory + "/", "")
     message = _ABSOLUTE.sub("", message)

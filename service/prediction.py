@@ -10,7 +10,7 @@ from typing import Any
 from loaders.handle import ModelHandle
 from loaders.signature import OutputSpec
 from service.batching.admission import Arrival
-from service.batching.tickets import Answer
+from service.batching.tickets import Answer, Priority
 from service.errors import (
     ClientGone,
     DeadlineExceeded,
@@ -21,6 +21,7 @@ from service.errors import (
     PredictionFailed,
     QueueFull,
     TooLarge,
+    UnknownVersion,
     VersionMismatch,
     WorkerDead,
 )
@@ -49,15 +50,16 @@ _REJECTIONS: dict[type[JitneyError], str] = {
 class PredictCall:
     """What a caller asks for.
 
-    `instances`: parsed JSON values, or bytes of pictures. `model_version`: the version that the body insists on.
-    `timeout_s`: the caller's own deadline, seconds. `parameters`: options of the model. `reread`: gives the call with
-    integers beyond 64 bits as they were sent, when floats may stand for them here.
+    `instances`: parsed JSON values, arrays, or bytes of pictures. `model_version`: the version that the body asks for.
+    `timeout_s`: the caller's own deadline, seconds. `priority`: who goes first. `parameters`: options of the model.
+    `reread`: gives the call with integers beyond 64 bits as they were sent, when floats may stand for them here.
     """
 
     instances: list[Any]
     model_version: str | None = None
     timeout_s: float | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    priority: Priority = Priority.NORMAL
     reread: Callable[[], PredictCall] | None = None
 
 
@@ -76,14 +78,14 @@ class Prediction:
     preprocess_s: float
 
 
-def lease_model(runtime: Runtime, name: str | None, version: str | None, *, was_accepted: bool = False) -> Lease:
-    """The right to use the model that a path names (None: the default one), until the lease ends.
+def admit(runtime: Runtime, name: str | None, version: str | None, *, was_accepted: bool) -> None:
+    """Refuse a request for what cannot be answered, before its body is read.
 
-    Raises UnknownModel, NotReady, Draining or DeadlineExceeded. was_accepted: the request came before the service was
-    told to stop, and is served.
+    Raises UnknownModel, NotReady or Draining. was_accepted: the request came before the service was told to stop, and
+    is served.
     """
     try:
-        return runtime.lease(name, version, was_accepted=was_accepted)
+        runtime.check(name, version, was_accepted=was_accepted)
     except Draining:
         model = runtime.model
         if model is not None:
@@ -91,12 +93,42 @@ def lease_model(runtime: Runtime, name: str | None, version: str | None, *, was_
         raise
 
 
-def lease_other_version(runtime: Runtime, model: ModelHandle, call: PredictCall) -> Lease | None:
-    """The version that the body asks for instead of the default one; None when it is that, or is not to be had."""
-    asked = call.model_version
-    if asked is None or asked == model.version or not runtime.offers(model.name, asked):
-        return None
-    return runtime.lease(model.name, asked, was_accepted=True)
+def lease_model(
+    runtime: Runtime,
+    name: str | None,
+    version: str | None,
+    asked: str | None,
+    *,
+    deadline: float,
+    arrival: Arrival,
+    is_gone: Callable[[], bool] | None = None,
+) -> Lease:
+    """The right to use the model that answers, loaded now if it has to be.
+
+    name, version: those of the path, None for the default ones. asked: the version that the body asks for. Raises what
+    `Runtime.lease` raises, and VersionMismatch when it is the body that asks for a version which is not served.
+    """
+    if version is not None and asked not in (None, version):
+        raise VersionMismatch(str(asked), [version])
+    lease = runtime.lease_now(name, version or asked)
+    if lease is not None:
+        return lease
+    arrival.release()  # nobody else's batch is to wait for a model that has to be loaded first
+    try:
+        return runtime.lease(name, version or asked, deadline=deadline, is_gone=is_gone)
+    except UnknownVersion as error:
+        if asked is None or version is not None:
+            raise
+        raise VersionMismatch(asked, error.served) from None
+
+
+def deadline_of(runtime: Runtime, entered_at: float, timeout_s: float | None) -> float:
+    """When a request is given up, `time.monotonic()`: at its own deadline, or at REQUEST_TIMEOUT_MS.
+
+    entered_at: when it came. timeout_s: its own deadline, None for the default.
+    """
+    limit_s = runtime.settings.request_timeout_ms / 1000
+    return entered_at + (limit_s if timeout_s is None else min(timeout_s, limit_s))
 
 
 def predict(
@@ -115,50 +147,76 @@ def predict(
     *Thread:* the request's own; it blocks until the answer is there, at most until the deadline.
     """
     started_at = time.perf_counter()
-    if entered_at is None:
-        entered_at = time.monotonic()
-    if call.model_version is not None and call.model_version != model.version:
-        raise VersionMismatch(call.model_version, model.version)
+    entered_at = time.monotonic() if entered_at is None else entered_at
+    statistics = runtime.statistics(model)
     try:
-        parameters, rows = _accepted(call, model), _prepared(runtime, model, call)
-    except MayBeRounded:
-        assert call.reread is not None
-        call = call.reread()
-        parameters, rows = _accepted(call, model), _prepared(runtime, model, call)
-    preprocess_s = time.perf_counter() - started_at
-    runtime.metrics.preprocessed(model, preprocess_s)
-    limit_s = runtime.settings.request_timeout_ms / 1000
-    if call.timeout_s is not None:
-        limit_s = min(call.timeout_s, limit_s)
-    passed_s = time.monotonic() - entered_at
-    try:
-        if passed_s >= limit_s:
-            raise DeadlineExceeded(passed_s, _DEADLINE)
-        answer = runtime.batcher().ask(
-            [row.payload for row in rows],
-            limit_s - passed_s,
-            key=LaneKey(model, parameters, rows[0].shape_key),
-            lengths=[row.length for row in rows],
-            arrival=arrival,
-            is_gone=is_gone,
-        )
-    except (QueueFull, DeadlineExceeded, Draining, WorkerDead) as error:
-        runtime.metrics.rejected(model, _REJECTIONS[type(error)])
-        if isinstance(error, DeadlineExceeded):
-            raise DeadlineExceeded(time.monotonic() - entered_at, _DEADLINE) from error
+        call, parameters, rows = _read_rows(runtime, model, call)
+        preprocess_s = time.perf_counter() - started_at
+        runtime.metrics.preprocessed(model, preprocess_s)
+        key = LaneKey(model, parameters, rows[0].shape_key)
+        answer = _ask(runtime, key, rows, call, entered_at, arrival, is_gone)
+        proba = call.parameters.get("proba", False)
+        answered_at = time.perf_counter()
+        predictions = _presented(runtime, model, _RAW if proba else model.output, answer)
+    except BaseException:
+        statistics.failed_request(time.perf_counter() - started_at)
         raise
-    except ClientGone:
-        runtime.metrics.abandoned(model, len(rows))
-        raise
-    proba = call.parameters.get("proba", False)
+    ended_at = time.perf_counter()
+    statistics.request(ended_at - started_at, answer.queue_s, preprocess_s, answer.model_s, ended_at - answered_at)
     return Prediction(
         model=model,
-        predictions=_presented(runtime, model, _RAW if proba else model.output, answer),
+        predictions=predictions,
         truncated=[row.truncated for row in rows],
         classes=list(model.metadata.get("classes", ())) if proba else None,
         answer=answer,
         preprocess_s=preprocess_s,
     )
+
+
+def _read_rows(
+    runtime: Runtime, model: ModelHandle, call: PredictCall
+) -> tuple[PredictCall, tuple[tuple[str, str, Any], ...], list[PreparedRow]]:
+    """The call, its parameters and its rows; read anew where a float would stand for an integer that it is not."""
+    try:
+        return call, _accepted(call, model), _prepared(runtime, model, call)
+    except MayBeRounded:
+        assert call.reread is not None
+        call = call.reread()
+        return call, _accepted(call, model), _prepared(runtime, model, call)
+
+
+def _ask(
+    runtime: Runtime,
+    key: LaneKey,
+    rows: list[PreparedRow],
+    call: PredictCall,
+    entered_at: float,
+    arrival: Arrival | None,
+    is_gone: Callable[[], bool] | None,
+) -> Answer:
+    """Have the batcher answer, and count it when it does not."""
+    deadline = deadline_of(runtime, entered_at, call.timeout_s)
+    try:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise DeadlineExceeded(0.0)
+        return runtime.batcher().ask(
+            [row.payload for row in rows],
+            left_s,
+            key=key,
+            lengths=[row.length for row in rows],
+            priority=call.priority,
+            arrival=arrival,
+            is_gone=is_gone,
+        )
+    except (QueueFull, DeadlineExceeded, Draining, WorkerDead) as error:
+        runtime.metrics.rejected(key.model, _REJECTIONS[type(error)])
+        if isinstance(error, DeadlineExceeded):
+            raise DeadlineExceeded(time.monotonic() - entered_at, _DEADLINE) from error
+        raise
+    except ClientGone:
+        runtime.metrics.abandoned(key.model, len(rows))
+        raise
 
 
 def _accepted(call: PredictCall, model: ModelHandle) -> tuple[tuple[str, str, Any], ...]:

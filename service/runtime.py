@@ -22,17 +22,21 @@ from service.batching.faults import FaultKind, log_error, text_of
 from service.batching.schedulers import Fifo, NoScheduler, Scheduler, make_scheduler
 from service.batching.tickets import BatchInfo
 from service.batching.worker import StartFailed
-from service.errors import DeadlineExceeded, Draining, JitneyError, NotReady, PredictionFailed, WorkerDead
+from service.errors import DeadlineExceeded, Draining, NotReady, PredictionFailed, WorkerDead
 from service.metrics.batches import BatchMetrics
 from service.models.filling import FilledCalls
 from service.models.keeper import KnownVersion, ModelKeeper, log_load_failure
 from service.models.loaded import Lease
 from service.settings import Settings
+from service.statistics import ModelStatistics
 
 _log = logging.getLogger("jitney")
 
 # How long the first request of a server without start-up hooks waits for a model that is in memory already.
 READY_WAIT_S = 5.0
+
+# How often a request that waits for room in memory looks whether there still is somebody to make it, seconds.
+_ROOM_CHECK_S = 0.25
 
 # Why a request for a model that was not loaded may end without an answer, and what changes that.
 _NOT_LOADED_IN_TIME = "the model had to be loaded first; MODEL_CACHE_SIZE versions stay loaded, REQUEST_TIMEOUT_MS"
@@ -161,59 +165,92 @@ class Runtime:
             return True
         return batcher.close(self.settings.request_timeout_ms / 1000 if timeout_s is None else timeout_s)
 
-    def serving(self, *, was_accepted: bool = False) -> ModelHandle:
-        """The model that answers where none is named; raises NotReady, or Draining for requests from after the stop."""
+    def _refuse_if_not_serving(self, *, was_accepted: bool) -> None:
+        """Raise NotReady, or Draining for requests from after the stop."""
         if self.draining and not was_accepted:
             raise Draining("the service is stopping and takes no new work")
-        model = self.model
-        if model is None or not self._ready:
+        if not self._ready or self._is_inherited():
             raise NotReady("the model is still loading" if self.load_error is None else "the model could not be loaded")
-        return model
 
-    def lease(self, name: str | None = None, version: str | None = None, *, was_accepted: bool = False) -> Lease:
-        """The right to use a model; one that is only in the repository is loaded first, within REQUEST_TIMEOUT_MS.
+    def check(self, name: str | None, version: str | None, *, was_accepted: bool) -> None:
+        """Raise what `lease` would raise at once, for a request whose body has not been read yet.
 
-        name: None for the only one, or MODEL_NAME. version: None for its default one. was_accepted: the request came
-        before the service was told to stop. Raises UnknownModel, NotReady, Draining, DeadlineExceeded or WorkerDead.
+        was_accepted: the request came before the service was told to stop, and is served.
         """
-        self.serving(was_accepted=was_accepted)
-        return self._keeper.lease(name, version) or self._lease_on_demand(name, version)
+        self._refuse_if_not_serving(was_accepted=was_accepted)
+        if self._keeper.peek(name, version) is None:
+            self._keeper.check(name, version)
 
-    def _lease_on_demand(self, name: str | None, version: str | None) -> Lease:
+    def lease(
+        self,
+        name: str | None = None,
+        version: str | None = None,
+        *,
+        deadline: float | None = None,
+        is_gone: Callable[[], bool] | None = None,
+    ) -> Lease:
+        """The right to use a model; one that is only in the repository is loaded first.
+
+        name: None for the only one, or MODEL_NAME. version: None for its default one. deadline: when to give up,
+        `time.monotonic()`; REQUEST_TIMEOUT_MS from now by default. is_gone: see `ThreadedBatcher.ask`.
+        Raises UnknownModel, UnknownVersion, NotReady, DeadlineExceeded, ClientGone, or Draining or WorkerDead.
+        """
+        # Again and again, because it may be pushed out before it is used.
+        while (lease := self._keeper.lease(name, version)) is None:
+            self._refuse_if_not_serving(was_accepted=True)
+            self._with_room(partial(self._keeper.load_on_demand, name, version), deadline, is_gone)
+        return lease
+
+    def lease_now(self, name: str | None, version: str | None) -> Lease | None:
+        """The right to use a model that is loaded already; None for any other."""
+        return None if self._is_inherited() else self._keeper.lease(name, version)
+
+    def _with_room(self, load: Callable[[], Any], deadline: float | None, is_gone: Callable[[], bool] | None) -> Any:
+        """Have the worker thread load a model, as soon as so many others are not in use that there is room for it.
+
+        load: something that is not true as long as there is no room.
+        """
         began = time.monotonic()
-        limit_s = self.settings.request_timeout_ms / 1000
+        if deadline is None:
+            deadline = began + self.settings.request_timeout_ms / 1000
         while True:
-            key = self._keeper.find(name, version)
-            left_s = began + limit_s - time.monotonic()
+            left_s = deadline - time.monotonic()
             if left_s <= 0:
-                raise DeadlineExceeded(limit_s, _NOT_LOADED_IN_TIME)
-            is_loaded = self._on_worker(
-                partial(self._keeper.load_for_request, key, make_current=version is None), left_s
-            )
-            lease = self._keeper.lease(*key)
-            if lease is not None:
-                return lease
-            if not is_loaded:
-                self._keeper.wait_for_room(left_s)
-
-    def _on_worker(self, run: Callable[[], Any], timeout_s: float) -> Any:
-        """Have a model loaded for a request, which is not to learn why that failed."""
-        try:
-            return self.batcher().call(run, timeout_s)
-        except DeadlineExceeded as error:
-            raise DeadlineExceeded(error.waited_s, _NOT_LOADED_IN_TIME) from error
-        except JitneyError:
-            raise
-        except Exception as error:
-            raise NotReady("this version of the model could not be loaded; the service's log has the reason") from error
-
-    def offers(self, name: str, version: str) -> bool:
-        """Whether a request may ask for this version of a model."""
-        return self._keeper.has(name, version)
+                raise DeadlineExceeded(time.monotonic() - began, _NOT_LOADED_IN_TIME)
+            try:
+                loaded = self.batcher().call(load, left_s, is_gone=is_gone)
+            except DeadlineExceeded:
+                continue
+            if loaded:
+                return loaded
+            # In slices, because the worker that would make room may die, and the client may leave.
+            self._keeper.wait_for_room(min(left_s, _ROOM_CHECK_S))
 
     def known_models(self) -> list[KnownVersion]:
         """Every version that is loaded or lies in the repository, by name, oldest version first."""
-        return self._keeper.known()
+        return [] if self._is_inherited() else self._keeper.known()
+
+    def sample(self, model: ModelHandle) -> Any | None:
+        """The prediction for a made-up row, which shows what the model's predictions look like; None if not known."""
+        return self._keeper.sample(model)
+
+    def statistics(self, model: ModelHandle) -> ModelStatistics:
+        """The running totals of a loaded model, which go on when it is loaded anew."""
+        return self._keeper.statistics(model)
+
+    @property
+    def default_name(self) -> str | None:
+        """The model that answers where none is named; None where there are several and MODEL_NAME names none."""
+        return self._keeper.default_name
+
+    @property
+    def has_repository(self) -> bool:
+        """Whether there may be several models and versions."""
+        return self._keeper.has_repository
+
+    def peek(self, name: str | None = None, version: str | None = None) -> ModelHandle | None:
+        """A loaded model, for information only; it may be freed at any moment."""
+        return self._keeper.peek(name, version)
 
     def load(
         self, name: str | None = None, version: str | None = None, *, timeout_s: float | None = None
@@ -221,24 +258,30 @@ class Runtime:
         """Load a model beside those that serve, warm it up, and let it answer from the next batch on.
 
         name: None for the only one. version: None for the newest in MODEL_REPOSITORY; at MODEL_PATH whatever lies there
-        now replaces what was loaded. Where it fails, the old one goes on to serve and what went wrong is raised, mostly
-        a ModelError. Other models wait while one is loaded. timeout_s: REQUEST_TIMEOUT_MS by default; the load itself
-        goes on after DeadlineExceeded.
+        now replaces what was loaded. Where it fails, the old one goes on to serve and what went wrong is raised: a
+        ModelError, or UnknownModel when there is no such thing. Other models wait while one is loaded. timeout_s:
+        REQUEST_TIMEOUT_MS by default; a load that has begun goes on after DeadlineExceeded.
+
+        *Thread:* any but the worker's; it blocks until the model is loaded.
         """
-        loaded: ModelHandle = self.batcher().call(partial(self._keeper.load, name, version), timeout_s)
+        self._refuse_if_not_serving(was_accepted=True)
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        loaded: ModelHandle = self._with_room(partial(self._keeper.load, name, version), deadline, None)
         return loaded
 
     def unload(self, name: str, version: str | None = None) -> bool:
-        """Serve a version, or a whole model, no longer until it is loaded again; False when there is none.
+        """Serve a version, or a whole model, no longer until it is loaded again; False when none was served.
 
-        Requests that use it now are still answered; then its memory is free.
+        Requests that use it now are still answered; then its memory is free. When it was the default version, the
+        newest of the others takes its place.
         """
         unloaded: bool = self.batcher().call(partial(self._keeper.unload, name, version))
         return unloaded
 
-    @property
-    def model_version(self) -> str | None:
-        """The version that is or will be served; None while it is not known."""
+    def version_of(self, name: str | None) -> str | None:
+        """The version of a model, or of the default one, that answers or will answer where none is named."""
+        if name is not None:
+            return self._keeper.current(name)
         model = self.model or self._given
         return self.settings.model_version if model is None else model.version
 
@@ -315,7 +358,7 @@ class Runtime:
         for error in errors:
             log_error(_log, logging.ERROR, "a row of batch %d failed: %s", info.batch_id, error, error=error.__cause__)
         self.metrics.batch(key.model, info, waits_s, errors)
-        self._keeper.used(key.model)
+        self._keeper.statistics(key.model).batch(info, len(errors))
 
     def on_split(self, kind: FaultKind, size: int, key: LaneKey) -> None:
         """A model call failed and is split."""

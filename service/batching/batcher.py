@@ -225,21 +225,29 @@ class ThreadedBatcher:
         batches = [info for info in ticket.batches if info is not None]
         return Answer(ticket.results, batches, ticket.enqueued_at)
 
-    def call(self, run: Callable[[], Any], timeout_s: float | None = None) -> Any:
+    def call(
+        self, run: Callable[[], Any], timeout_s: float | None = None, *, is_gone: Callable[[], bool] | None = None
+    ) -> Any:
         """Call `run` on the worker thread, between two batches, and return what it returns.
 
-        What it raises is raised here. After `timeout_s` seconds DeadlineExceeded is raised; the call itself still takes
-        place, or goes on. No batch runs meanwhile. Raises RuntimeError on the worker thread, which would wait for
-        itself.
+        What it raises is raised here. After `timeout_s` seconds DeadlineExceeded is raised, and ClientGone when
+        `is_gone` says so: a call that has begun goes on, one that has not does not take place. No batch runs meanwhile.
+        Raises RuntimeError on the worker thread, which would wait for itself.
         """
         self._refuse_worker()
         began = self._clock()
         patience_s = self._patience_s(timeout_s)
         job = Job(run)
         self._admission.post(job)
-        while not job.done.wait(max(0.0, min(began + patience_s - self._clock(), LONGEST_WAIT_S))):
-            if self._clock() >= began + patience_s:
-                raise DeadlineExceeded(self._clock() - began)
+        longest_s = LONGEST_WAIT_S if is_gone is None else GONE_CHECK_S
+        try:
+            while not job.done.wait(max(0.0, min(began + patience_s - self._clock(), longest_s))):
+                if self._clock() >= began + patience_s:
+                    raise DeadlineExceeded(self._clock() - began)
+                if is_gone is not None and is_gone():
+                    raise ClientGone("the client closed its connection")
+        finally:
+            job.is_wanted = False
         if job.failure is not None:
             raise job.failure
         return job.result

@@ -205,11 +205,13 @@ class Ticket:
 class Job:
     """A function that the worker thread calls between two batches. The worker writes the outcome, then sets `done`.
 
-    `awaited`: somebody waits for the outcome, and learns of a failure.
+    `awaited`: somebody waits for the outcome, and learns of a failure. `is_wanted`: the waiter makes it False when it
+    leaves; then the call need not take place.
     """
 
     run: Callable[[], Any]
     awaited: bool = True
+    is_wanted: bool = True
     result: Any = None
     failure: BaseException | None = None
     done: threading.Event = field(default_factory=threading.Event)

@@ -179,7 +179,8 @@ class Worker:
     def _do(self, job: Job) -> None:
         self.job_since = self._clock()
         try:
-            job.result = job.run()
+            if job.is_wanted:
+                job.result = job.run()
         except Exception as error:
             job.failure = error
             if not job.awaited:

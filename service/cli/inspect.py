@@ -94,7 +94,7 @@ def _checked(handle: ModelHandle, settings: Settings) -> str | None:
 
     if settings.self_check is SelfCheck.OFF:
         return None
-    finding = self_check(handle, settings.max_batch_size, lambda model, rows, _: model.predict_batch(rows))
+    finding = self_check(handle, settings.max_batch_size, lambda model, rows, _: model.predict_batch(rows)).finding
     refused = finding is not None and settings.self_check is SelfCheck.STRICT
     return f"{finding}; with SELF_CHECK=strict it is not served" if refused else finding
 

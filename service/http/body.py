@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from flask import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from loaders.handle import ModelHandle
 from loaders.signature import ImageInput, InputSpec, TextInput
 from service.errors import Fault, InvalidInput, MalformedBody, UnsupportedMedia
 from service.http.form import Part, read_parts
@@ -54,48 +55,71 @@ _LONG_INTEGER = re.compile(rb"(?<![0-9.eE+-])(?:-[0-9]|[0-9]{2})[0-9]{18}")
 
 @dataclass(frozen=True, slots=True)
 class ReadCall:
-    """`single`: the request used a short form for one item, so the answer also has `prediction`.
+    """A body that has been read, before the model that will answer is known.
 
-    `sent_as`: the kind of input that its form is for; None where it is for any.
+    `single`: the request used a short form for one item, so the answer also has `prediction`. `sent_as`: the kind of
+    input that its form is for; None where it is for any.
     """
 
     call: PredictCall
     single: bool
     sent_as: type[InputSpec] | None = None
 
-    def check_fits(self, spec: InputSpec) -> None:
-        """Raise InvalidInput when the version that the body asks for takes another kind of input than the default."""
-        if self.sent_as is not None and not isinstance(spec, self.sent_as):
-            raise InvalidInput.at("model_version", "that version of the model takes another kind of input")
+    @property
+    def model_version(self) -> str | None:
+        """The version that the body asks for."""
+        return self.call.model_version
+
+    @property
+    def timeout_s(self) -> float | None:
+        """The caller's own deadline, seconds."""
+        return self.call.timeout_s
+
+    def call_for(self, model: ModelHandle) -> PredictCall:
+        """The call; raises UnsupportedMedia or InvalidInput for a body that is for another kind of model."""
+        if self.sent_as is TextInput and not isinstance(model.input, TextInput):
+            raise InvalidInput.at("text", "this model does not take texts; send instances")
+        if self.sent_as is ImageInput:
+            refuse_unless_image(model.input)
+        return self.call
 
 
-def read_call(request: Request, spec: InputSpec, settings: Settings) -> ReadCall:
-    """Read the body, which must be of a kind that the model takes.
+def refuse_unless_image(spec: InputSpec) -> None:
+    """Raise UnsupportedMedia for a form or a picture that is sent to a model which takes none."""
+    if not isinstance(spec, ImageInput):
+        raise UnsupportedMedia("this model takes the Content-Type application/json")
 
+
+def read_call(request: Request, settings: Settings, expected: InputSpec | None = None) -> ReadCall:
+    """Read the body.
+
+    expected: what the model takes, where that is known already, so that what it cannot take is refused unread.
     Raises MalformedBody, UnsupportedMedia, UnsupportedEncoding, InvalidInput or TooLarge.
     """
     mimetype = request.mimetype.lower()
     if mimetype == "application/json":
-        return _from_json(read_body(request, settings), spec, settings)
-    if isinstance(spec, ImageInput):
-        if mimetype == "multipart/form-data":
-            return _from_form(read_body(request, settings), request.mimetype_params.get("boundary", ""), settings)
-        if mimetype.startswith("image/"):
-            return ReadCall(PredictCall([read_body(request, settings)]), single=True, sent_as=ImageInput)
-        raise UnsupportedMedia("this model takes the Content-Types application/json, multipart/form-data and image/*")
-    raise UnsupportedMedia("this model takes the Content-Type application/json")
+        return _from_json(read_body(request, settings), settings)
+    if expected is not None:
+        refuse_unless_image(expected)
+    if mimetype == "multipart/form-data":
+        return _from_form(read_body(request, settings), request.mimetype_params.get("boundary", ""), settings)
+    if mimetype.startswith("image/"):
+        return ReadCall(PredictCall([read_body(request, settings)]), single=True, sent_as=ImageInput)
+    raise UnsupportedMedia(
+        "taken are the Content-Types application/json, and for pictures multipart/form-data and image/*"
+    )
 
 
-def _from_json(data: bytes, spec: InputSpec, settings: Settings) -> ReadCall:
+def _from_json(data: bytes, settings: Settings) -> ReadCall:
     document = parse_json(data, settings.max_instances)
     try:
-        return _call(document, spec, lambda: _reread(data, document, spec))
+        return _call(document, lambda: _reread(data, document))
     except InvalidInput:
         refuse_if_deep(document)
         raise
 
 
-def _reread(data: bytes, document: Any, spec: InputSpec) -> PredictCall:
+def _reread(data: bytes, document: Any) -> PredictCall:
     """The call with every integer as it was sent: orjson reads one beyond 64 bits as the float next to it."""
     if _LONG_INTEGER.search(data):
         refuse_if_deep(document)
@@ -103,10 +127,10 @@ def _reread(data: bytes, document: Any, spec: InputSpec) -> PredictCall:
             document = json.loads(data)
         except ValueError as error:
             raise MalformedBody("the body has an integer of too many digits") from error
-    return _call(document, spec, None).call
+    return _call(document, None).call
 
 
-def _call(document: Any, spec: InputSpec, reread: Callable[[], PredictCall] | None) -> ReadCall:
+def _call(document: Any, reread: Callable[[], PredictCall] | None) -> ReadCall:
     if not isinstance(document, dict):
         raise InvalidInput.at("", 'the body must be a JSON object, e.g. {"instances": [...]}')
     if not document.keys() <= _KEYS:
@@ -116,8 +140,6 @@ def _call(document: Any, spec: InputSpec, reread: Callable[[], PredictCall] | No
         body = PredictBody.model_validate(document)
     except ValidationError as error:
         raise InvalidInput(*(_fault(fault) for fault in error.errors(include_url=False, include_input=False))) from None
-    if body.text is not None and not isinstance(spec, TextInput):
-        raise InvalidInput.at("text", "this model does not take texts; send instances")
     call = PredictCall(
         instances=[body.text] if body.instances is None else body.instances,
         model_version=body.model_version,

@@ -8,7 +8,7 @@ from flask import Flask, Response, g, request
 from werkzeug.exceptions import MethodNotAllowed, NotFound
 
 from service.http import problems
-from service.http.paths import BLUEPRINT, OwnPaths
+from service.http.paths import OwnPaths, is_ours
 from service.http.request_id import request_id
 from service.runtime import Runtime
 
@@ -51,14 +51,20 @@ class AnswerHeaders:
             return response
         headers = response.headers
         headers["X-Request-ID"] = request_id()
-        version = g.jitney_model.version if "jitney_model" in g else self._runtime.model_version
+        version = self._version()
         if version is not None:
             headers["X-Model-Version"] = version
         headers["Server-Timing"] = _timing()
         return response
 
+    def _version(self) -> str | None:
+        """The version that answered, else the one that would."""
+        if "jitney_model" in g:
+            return str(g.jitney_model.version)
+        return self._runtime.version_of((request.view_args or {}).get("name"))
+
     def _is_ours(self) -> bool:
-        return self._whole_app or request.blueprint == BLUEPRINT or "jitney_refused" in g
+        return is_ours(whole_app=self._whole_app)
 
 
 def _timing() -> str:

@@ -73,7 +73,7 @@ def from_error(error: errors.JitneyError) -> Response:
 
 def advice(error: errors.JitneyError, status: int) -> dict[str, str]:
     """The headers that tell a client what to do about `error`, in whatever form its body is."""
-    if isinstance(error, errors.QueueFull):
+    if isinstance(error, errors.QueueFull | errors.NotReady) and error.retry_after_s is not None:
         return {"Retry-After": str(max(1, math.ceil(error.retry_after_s)))}
     if isinstance(error, errors.UnsupportedEncoding):
         return {"Accept-Encoding": ", ".join(error.allowed)}

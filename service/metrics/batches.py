@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -87,12 +86,16 @@ class BatchMetrics:
         for reason in ("queue_full", "deadline", "draining", "worker_dead"):
             self._rejected.labels(*labels, reason)
 
-    def unloaded(self, model: ModelIdentity) -> None:
-        """A model is served no longer: what tells its present state goes, what counts its past stays."""
-        with suppress(KeyError):  # it was never ready
-            self._info.remove(model.name, model.version, model.fmt, model.device)
+    def unloaded(self, model: ModelIdentity, replaced_by: ModelIdentity | None = None) -> None:
+        """A model is served no longer: what tells its present state goes, what counts its past stays.
+
+        replaced_by: the same version, loaded anew, if that is why.
+        """
+        if replaced_by is None:
             for gauge in (self._depth, self._oldest, self._backlog, self._ceiling):
                 gauge.remove(model.name, model.version)
+        if replaced_by is None or (replaced_by.fmt, replaced_by.device) != (model.fmt, model.device):
+            self._info.remove(model.name, model.version, model.fmt, model.device)
 
     def batch(
         self, model: ModelIdentity, info: BatchInfo, waits_s: Sequence[float], errors: Sequence[PredictionFailed]

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from loaders.cache import Key
 from loaders.errors import ModelError, ModelLoadError
 from loaders.handle import ModelHandle
 from loaders.signature import ImageInput
 from service.batching.faults import log_error, text_of
-from service.errors import NotReady, UnknownModel
+from service.errors import NotReady, UnknownModel, UnknownVersion
 from service.inputs import image
 from service.metrics.batches import BatchMetrics, StatusOf
 from service.models.loaded import Lease, LoadedModels
@@ -23,10 +24,11 @@ from service.models.repository import Repository, newest
 from service.models.self_check import self_check
 from service.models.warmup import Predict, warm_up
 from service.settings import SelfCheck, Settings
+from service.statistics import ModelStatistics
 
 _log = logging.getLogger("jitney")
 
-# For how long requests do not try again to load a version that could not be loaded, seconds.
+# For how long requests do not try again to load a version that could not be loaded, unless it has changed on disk.
 RETRY_AFTER_S = 30.0
 
 
@@ -37,12 +39,6 @@ class ModelState(StrEnum):
     AVAILABLE = "available"  # on disk, loaded when it is first asked for
     UNLOADED = "unloaded"  # on disk, and not served until it is loaded again
     FAILED = "failed"  # its last load failed
-
-
-def log_load_failure(what: str, error: Exception) -> None:
-    """A ModelError is written for people; anything else needs its traceback to be understood."""
-    shown = None if issubclass(type(error), ModelError) else error
-    log_error(_log, logging.CRITICAL, "%s could not be loaded: %s", what, text_of(error), error=shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +53,25 @@ class KnownVersion:
     reason: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """A load that failed: why, when (clock reading), and what the files looked like."""
+
+    reason: str
+    at: float
+    changed_at: float
+
+
 class ModelKeeper:
     """The models of a runtime: one that was handed in, the one at MODEL_PATH, or those of MODEL_REPOSITORY.
 
     predict: how a batch is run, for warm-up and check. status_of: the batcher's numbers for one model, for its gauges.
     on_unused: have `sweep` called on the worker thread.
 
-    *Thread:* `start`, `load`, `unload`, `sweep` and `close` belong to the worker; the others to any.
+    Which version a request gets is decided in one place, `_resolve`; that it may be loaded, and whether it becomes the
+    default, on the worker thread alone, so that what an operator did before is seen.
+
+    *Thread:* `start`, `load`, `load_on_demand`, `unload`, `sweep` and `close` belong to the worker; the others to any.
     """
 
     def __init__(
@@ -84,58 +92,64 @@ class ModelKeeper:
         self._repository = None
         if given is None and settings.model_repository is not None:
             self._repository = Repository(settings.model_repository)
-        self._loaded = LoadedModels(
-            settings.model_cache_size, on_left=metrics.unloaded, free=self._free, on_unused=on_unused
-        )
-        self._default_name: str | None = None
-        # Only the worker writes these two; a version is in at most one of them.
-        self._failed: dict[Key, tuple[str, float]] = {}
+        self._loaded = LoadedModels(settings.model_cache_size, on_left=self._left, free=self._free, on_unused=on_unused)
+        # Only the worker writes these. Every key is a version that lies, or lay, in the repository.
+        self._failed: dict[Key, _Failure] = {}
         self._unloaded: set[Key] = set()
+        self._samples: dict[Key, Any] = {}
+        self._statistics: dict[Key, ModelStatistics] = {}
 
     def __repr__(self) -> str:
-        return f"<ModelKeeper default={self._default_name} {self._loaded!r}>"
+        return f"<ModelKeeper default={self._loaded.default_name} {self._loaded!r}>"
 
     # What any thread may ask.
 
     @property
     def default(self) -> ModelHandle | None:
-        """The model that answers where no name and no version is given; of several without one, the first by name."""
-        name = self._default_name
+        """The model that answers where none is named, for information; None where there is none, or not in memory."""
+        name = self._loaded.default_name
         version = None if name is None else self._loaded.current(name)
-        model = None if name is None or version is None else self._loaded.peek(name, version)
-        return model or min(self._loaded.all(), key=lambda model: (model.name, model.version), default=None)
+        return None if name is None or version is None else self._loaded.peek(name, version)
+
+    def current(self, name: str) -> str | None:
+        """The version of a model that answers where none is named; None while there is none."""
+        return self._loaded.current(name)
 
     def lease(self, name: str | None, version: str | None) -> Lease | None:
-        """The right to use a loaded model; None when it has to be loaded first, see `find`.
+        """The right to use a loaded model; None when it has to be loaded first, or does not exist, see `check`."""
+        return self._loaded.lease(name, version)
 
-        name: None for the only one. version: None for its default one. Raises UnknownModel.
-        """
-        return self._loaded.lease(self._named(name), version)
+    def check(self, name: str | None, version: str | None) -> None:
+        """Raise UnknownModel or UnknownVersion for what a request can not ask for, NotReady for what failed lately."""
+        key = self._resolve(name, version)
+        if self._loaded.peek(*key) is None:
+            self._refuse_if_failed_lately(key)
 
-    def find(self, name: str | None, version: str | None) -> Key:
-        """What to load for a request that `lease` had nothing for.
+    def peek(self, name: str | None, version: str | None) -> ModelHandle | None:
+        """A loaded model, for information."""
+        name = name or self._loaded.default_name or ""
+        return self._loaded.peek(name, version or self._loaded.current(name) or "")
 
-        Raises UnknownModel when there is no such model or version, NotReady when it could not be loaded lately.
-        """
-        name = self._named(name)
-        versions = self._servable(name)
-        if not versions and not any(model.name == name for model in self._loaded.all()):
-            raise UnknownModel("no model of this name is served here")
-        current = self._loaded.current(name)
-        found = version or (current if current in versions else newest(versions))
-        if found is None or found not in versions:
-            raise UnknownModel("this version of the model is not served here")
-        failure = self._failed.get((name, found))
-        if failure is not None and time.monotonic() < failure[1] + RETRY_AFTER_S:
-            raise NotReady("this version of the model could not be loaded; the service's log has the reason")
-        return name, found
+    def statistics(self, model: ModelHandle) -> ModelStatistics:
+        """The running totals of a model that is, or was, loaded."""
+        return self._statistics[model.name, model.version]
 
-    def has(self, name: str, version: str) -> bool:
-        """Whether a request may ask for this version."""
-        return self._loaded.peek(name, version) is not None or version in self._servable(name)
+    @property
+    def default_name(self) -> str | None:
+        """The model that answers where none is named."""
+        return self._loaded.default_name
+
+    @property
+    def has_repository(self) -> bool:
+        """Whether the models come from MODEL_REPOSITORY."""
+        return self._repository is not None
+
+    def sample(self, model: ModelHandle) -> Any | None:
+        """The prediction for a made-up row, which shows what the model's predictions look like; None if not known."""
+        return self._samples.get((model.name, model.version))
 
     def wait_for_room(self, timeout_s: float) -> bool:
-        """Wait until another model may be loaded; see `load_for_request`."""
+        """Wait until another model may be loaded; see `load`."""
         return self._loaded.wait_for_room(timeout_s)
 
     def known(self) -> list[KnownVersion]:
@@ -145,7 +159,7 @@ class ModelKeeper:
         if (repository := self._repository) is not None:
             with suppress(ModelError):  # it has gone since the start; what is loaded still serves
                 on_disk = [(name, version) for name in repository.names() for version in repository.versions(name)]
-        return [self._described(key, loaded.get(key)) for key in dict.fromkeys([*on_disk, *loaded])]
+        return [self._described(key, loaded.get(key)) for key in dict.fromkeys([*on_disk, *sorted(loaded)])]
 
     # What only the worker does.
 
@@ -153,71 +167,76 @@ class ModelKeeper:
         """Load what is served from the start: the one model, or of each in the repository the newest version, as many
         as the cache holds. Raises what a load raises, and ModelError when the repository does not fit the settings.
 
-        With EXIT_ON_LOAD_ERROR=false those that can be loaded are served as long as there is one.
+        With EXIT_ON_LOAD_ERROR=false the newest version that can be loaded is served, as long as there is one.
         """
         if self._repository is None:
             self.load()
             return
         failure: Exception | None = None
-        for name, version in self._first(self._repository):
-            try:
-                self.load(name, version)
-            except Exception as error:
-                if self._settings.exit_on_load_error:
-                    raise
-                failure = failure or error
+        for name, versions in self._first(self._repository):
+            for version in versions:
+                try:
+                    self.load(name, version)
+                    break
+                except Exception as error:
+                    if self._settings.exit_on_load_error:
+                        raise
+                    failure = failure or error
         if failure is not None and not self._loaded.all():
             raise failure
 
-    def load(self, name: str | None = None, version: str | None = None) -> ModelHandle:
+    def load(self, name: str | None = None, version: str | None = None) -> ModelHandle | None:
         """Load a model beside those that serve, prove it, and let it answer where no version is named.
 
         name: None for the only one. version: None for the newest. A version that is loaded already is read again. When
-        it fails nothing changes, and whatever the reason was is raised.
+        it fails nothing changes, and whatever the reason was is raised; UnknownModel when there is no such thing.
+        None when too many models are in memory, in use by requests that came before: try again when there is room.
         """
-        if self._repository is None:
-            model = self._proved(lambda: self._given or load_configured_model(self._settings))
-            self._default_name = model.name
-            self._serve(model, make_current=True)
-            for other in self._loaded.all():
-                if other is not model:
-                    self._loaded.remove(other.name, other.version)
-            return model
-        name = self._named(name)
-        version = version or newest(self._repository.versions(name))
-        if version is None:
-            raise UnknownModel("no model of this name is in the repository")
-        return self._load_version(self._repository, (name, version), make_current=True)
-
-    def load_for_request(self, key: Key, *, make_current: bool) -> bool:
-        """Load a version that a request asks for, unless another one has had it loaded meanwhile.
-
-        False when too many models are in memory, in use by requests that came before.
-        """
-        assert self._repository is not None
-        if self._loaded.peek(*key) is not None:
-            return True
         if not self._loaded.has_room:
-            return False
-        self._load_version(self._repository, key, make_current=make_current)
+            return None
+        if self._repository is None:
+            return self._load_single(name, version)
+        name = self._named(name)
+        versions = self._repository.versions(name)
+        if not versions:
+            raise UnknownModel("no model of this name is in the repository")
+        chosen = version or newest(versions)
+        if chosen is None or chosen not in versions:
+            raise UnknownVersion("this version of the model is not in the repository", versions)
+        return self._load_version(self._repository, (name, chosen), make_current=True)
+
+    def load_on_demand(self, name: str | None, version: str | None) -> bool:
+        """See to it that what a request asks for is loaded; False when there is no room, as for `load`.
+
+        Raises what `check` raises, and NotReady when the load fails.
+        """
+        key = self._resolve(name, version)
+        if self._loaded.peek(*key) is None:
+            self._refuse_if_failed_lately(key)
+            if not self._loaded.has_room:
+                return False
+            assert self._repository is not None
+            try:
+                self._load_version(self._repository, key, make_current=False)
+            except Exception as error:
+                raise self._could_not_be_loaded(RETRY_AFTER_S) from error
+        if version is None:
+            self._loaded.make_current(*key)
         return True
 
     def unload(self, name: str, version: str | None = None) -> bool:
-        """Serve a version, or all of a model's, no longer until it is loaded again; False when there is none.
+        """Serve a version, or all of a model's, no longer until it is loaded again; False when none was served.
 
         Its memory is free when the requests that use it now have been answered.
         """
-        versions = {model.version for model in self._loaded.all() if model.name == name} | self._servable(name)
-        chosen = versions if version is None else versions & {version}
+        served = self._servable(name)
+        chosen = served if version is None else served & {version}
         for one in chosen:
+            if self._repository is not None:
+                self._unloaded.add((name, one))
             self._failed.pop((name, one), None)
-            self._unloaded.add((name, one))
             self._loaded.remove(name, one)
         return bool(chosen)
-
-    def used(self, model: ModelHandle) -> None:
-        """A batch of this model has run."""
-        self._loaded.used(model)
 
     def sweep(self) -> None:
         """Free what has left and is not in use any more."""
@@ -230,81 +249,150 @@ class ModelKeeper:
     # How.
 
     def _named(self, name: str | None) -> str:
-        name = name or self._default_name
+        name = name or self._loaded.default_name
         if name is None:
             raise UnknownModel("several models are served here: name one, as in /models/<name>/predict")
         return name
 
-    def _servable(self, name: str) -> set[str]:
-        """The versions on disk that requests may ask for."""
-        if self._repository is None:
-            return set()
-        return {version for version in self._repository.versions(name) if (name, version) not in self._unloaded}
+    def _resolve(self, name: str | None, version: str | None) -> Key:
+        """The version that a request means; a default one that could not be loaded gives way to one that may be."""
+        name = self._named(name)
+        served = self._servable(name)
+        if not served:
+            raise UnknownModel("no model of this name is served here")
+        if version is None:
+            current = self._loaded.current(name)
+            sound = {one for one in served if (name, one) not in self._failed}
+            version = current if current in served else newest(sound or served)
+        if version is None or version not in served:
+            raise UnknownVersion("this version of the model is not served here", sorted(served))
+        return name, version
 
-    def _first(self, repository: Repository) -> list[Key]:
+    def _servable(self, name: str) -> set[str]:
+        """The versions that requests may ask for: those that are loaded, or lie on disk and were not unloaded."""
+        versions = {model.version for model in self._loaded.all() if model.name == name}
+        if self._repository is not None:
+            on_disk = self._repository.versions(name)
+            versions |= {version for version in on_disk if (name, version) not in self._unloaded}
+        return versions
+
+    def _refuse_if_failed_lately(self, key: Key) -> None:
+        failure = self._failed.get(key)
+        if failure is None or self._repository is None:
+            return
+        left_s = failure.at + RETRY_AFTER_S - time.monotonic()
+        if left_s > 0 and self._repository.changed_at(*key) == failure.changed_at:
+            raise self._could_not_be_loaded(left_s)
+
+    @staticmethod
+    def _could_not_be_loaded(retry_after_s: float) -> NotReady:
+        message = "this version of the model could not be loaded; the service's log and GET /models have the reason"
+        return NotReady(message, retry_after_s)
+
+    def _first(self, repository: Repository) -> list[tuple[str, list[str]]]:
+        """The models to load at the start, each with its versions in the order in which they are tried."""
         settings = self._settings
         names = repository.names()
+        for odd in repository.passed_over():
+            _log.warning("MODEL_REPOSITORY: %r is passed over: it holds no bundle at <name>/<version>/", odd)
         default = settings.model_name or (names[0] if len(names) == 1 else None)
         if default is not None and default not in names:
             raise ModelError(f"MODEL_NAME={default!r} is not in MODEL_REPOSITORY, which has {', '.join(names)}")
-        if settings.model_version is not None and default is None:
-            raise ModelError("MODEL_VERSION says nothing without MODEL_NAME: MODEL_REPOSITORY holds several models")
-        self._default_name = default
-        first: list[Key] = []
+        if settings.model_version is not None:
+            if default is None:
+                raise ModelError("MODEL_VERSION says nothing without MODEL_NAME: MODEL_REPOSITORY holds several models")
+            if settings.model_version not in (versions := repository.versions(default)):
+                raise ModelError(
+                    f"MODEL_VERSION={settings.model_version!r} of {default} is not in MODEL_REPOSITORY, "
+                    f"which has {', '.join(versions)}"
+                )
+        self._loaded.default_name = default
+        first: list[tuple[str, list[str]]] = []
         for name in sorted(names, key=lambda name: (name != default, name)):
-            version = settings.model_version if name == default else None
-            first.append((name, version or newest(repository.versions(name)) or ""))
+            pinned = settings.model_version if name == default else None
+            first.append((name, [pinned] if pinned else repository.versions(name)[::-1]))
         return first[: settings.model_cache_size]
 
-    def _load_version(self, repository: Repository, key: Key, *, make_current: bool) -> ModelHandle:
-        try:
-            model = self._proved(lambda: load_from_repository(self._settings, repository, *key))
-        except Exception as error:
-            self._failed[key] = text_of(error), time.monotonic()
-            log_load_failure(f"version {key[1]} of model {key[0]}", error)
-            raise
-        self._failed.pop(key, None)
-        self._unloaded.discard(key)
-        self._serve(model, make_current=make_current)
+    def _load_single(self, name: str | None, version: str | None) -> ModelHandle:
+        """The model that was handed in, or what lies at MODEL_PATH now; it replaces what was loaded from there."""
+        known = self._loaded.default_name
+        if name is not None and name != known:
+            raise UnknownModel("no model of this name is served here")
+        if version is not None and version != self._loaded.current(known or ""):
+            raise UnknownVersion("only MODEL_REPOSITORY has several versions", [])
+        model, sample = self._proved(lambda: self._given or load_configured_model(self._settings))
+        self._serve(model, sample, make_current=True, make_default=True)
+        for other in self._loaded.all():
+            if other is not model:
+                self._loaded.remove(other.name, other.version)
         return model
 
-    def _proved(self, load: Callable[[], ModelHandle]) -> ModelHandle:
-        """A model that has been loaded, warmed up and checked; one that fails is freed."""
+    def _load_version(self, repository: Repository, key: Key, *, make_current: bool) -> ModelHandle:
+        name, version = key
+        changed_at = repository.changed_at(name, version)
+        try:
+            model, sample = self._proved(lambda: load_from_repository(self._settings, repository, name, version))
+        except Exception as error:
+            self._failed[key] = _Failure(text_of(error), time.monotonic(), changed_at)
+            log_load_failure(f"version {version} of model {name}", error)
+            raise ModelLoadError(f"version {version} of model {name}: {text_of(error)}") from error
+        self._failed.pop(key, None)
+        self._unloaded.discard(key)
+        self._serve(model, sample, make_current=make_current)
+        return model
+
+    def _proved(self, load: Callable[[], ModelHandle]) -> tuple[ModelHandle, Any]:
+        """A model that has been loaded, warmed up and checked, with the prediction for a made-up row.
+
+        One that fails is freed. What would end the thread is an ordinary failure here: a model that calls `sys.exit`
+        must not end the service of the others.
+        """
         began = time.monotonic()
         model: ModelHandle | None = None
         try:
             model = load()
             if isinstance(model.input, ImageInput):
                 image.require()
-            model = self._warmed_up(model)
-        except Exception:
-            if model is not None and self._given is None:
-                model.close()
-            raise
+            model, sample = self._warmed_up(model)
+        except BaseException as error:
+            if model is not None:
+                with suppress(BaseException):  # what went wrong first is what the operator has to know
+                    self._free(model)
+            if isinstance(error, Exception):
+                raise
+            raise ModelLoadError(f"loading it ended with {type(error).__name__}: {text_of(error)}") from error
         for warning in model.warnings:
             _log.warning("%s", warning)
         took_s = time.monotonic() - began
         _log.info("model %s version %s (%s) is ready after %.1f s", model.name, model.version, model.fmt, took_s)
-        return model
+        return model, sample
 
-    def _warmed_up(self, model: ModelHandle) -> ModelHandle:
+    def _warmed_up(self, model: ModelHandle) -> tuple[ModelHandle, Any]:
         settings = self._settings
         if not settings.warmup:
-            return model
-        warm_up(model, settings.max_batch_size, self._predict, settings.batch_size_buckets or ())
+            return model, None
+        sample = warm_up(model, settings.max_batch_size, self._predict, settings.batch_size_buckets or ())
         if settings.self_check is SelfCheck.OFF:
-            return model
-        finding = self_check(model, settings.max_batch_size, self._predict)
-        if finding is None:
-            return model
-        if settings.self_check is SelfCheck.STRICT:
-            raise ModelLoadError(finding)
-        return replace(model, warnings=(*model.warnings, finding))
+            return model, sample
+        checked = self_check(model, settings.max_batch_size, self._predict)
+        if checked.finding is not None and settings.self_check is SelfCheck.STRICT:
+            raise ModelLoadError(checked.finding)
+        told = checked.finding or (checked.not_done if settings.self_check is SelfCheck.STRICT else None)
+        if told is not None:
+            return replace(model, warnings=(*model.warnings, told)), sample
+        if checked.not_done is not None:
+            _log.info("%s", checked.not_done)
+        return model, sample
 
-    def _serve(self, model: ModelHandle, *, make_current: bool) -> None:
+    def _serve(self, model: ModelHandle, sample: Any, *, make_current: bool, make_default: bool = False) -> None:
         # Before it answers anything, so that its first answer finds its series at zero.
         self._metrics.loaded(model, self._status_of(model))
-        self._loaded.add(model, make_current=make_current)
+        self._samples[model.name, model.version] = sample
+        self._statistics.setdefault((model.name, model.version), ModelStatistics())
+        self._loaded.add(model, make_current=make_current, make_default=make_default)
+
+    def _left(self, model: ModelHandle) -> None:
+        self._metrics.unloaded(model, self._loaded.peek(model.name, model.version))
 
     def _free(self, model: ModelHandle) -> None:
         if self._given is None:
@@ -312,11 +400,18 @@ class ModelKeeper:
 
     def _described(self, key: Key, handle: ModelHandle | None) -> KnownVersion:
         name, version = key
-        reason, _ = self._failed.get(key, (None, 0.0))
+        failure = self._failed.get(key)
         if handle is not None:
             state = ModelState.LOADED
         elif key in self._unloaded:
             state = ModelState.UNLOADED
         else:
-            state = ModelState.AVAILABLE if reason is None else ModelState.FAILED
+            state = ModelState.AVAILABLE if failure is None else ModelState.FAILED
+        reason = None if failure is None else failure.reason
         return KnownVersion(name, version, state, self._loaded.current(name) == version, handle, reason)
+
+
+def log_load_failure(what: str, error: Exception) -> None:
+    """A ModelError is written for people; anything else needs its traceback to be understood."""
+    shown = None if issubclass(type(error), ModelError) else error
+    log_error(_log, logging.CRITICAL, "%s could not be loaded: %s", what, text_of(error), error=shown)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
 
-from loaders.cache import Key, ModelCache
+from loaders.cache import ModelCache
 from loaders.handle import ModelHandle
 from service.batching.faults import log_error
 from service.models.repository import newest
@@ -38,12 +38,12 @@ class Lease:
 class LoadedModels:
     """Loaded handles by name and version, at most `capacity` of them, and those that left while they were in use.
 
-    The worker thread adds, uses, removes and frees them; request threads take leases. `on_unused()` is called on a
-    request thread when the last lease on a model that has left has ended: whoever gives it has `sweep` called on the
-    worker thread. There, `on_left(handle)` is called for a version that is served no longer, and `free(handle)` when
-    nobody uses it any more.
+    The worker thread adds, removes and frees them; request threads take leases. `on_unused()` is called on a request
+    thread when the last lease on a model that has left has ended: whoever gives it has `sweep` called on the worker
+    thread. There, `on_left(handle)` is called for a handle that answers no longer, and `free(handle)` when nobody uses
+    it any more.
 
-    The lock guards everything but the cache, which is the worker's own.
+    One lock guards everything; what is called is called without it.
     """
 
     def __init__(
@@ -59,20 +59,30 @@ class LoadedModels:
         self._on_left = on_left
         self._free = free
         self._on_unused = on_unused
-        self._cache = ModelCache(capacity, self._retire)
+        self._retired: list[ModelHandle] = []
+        self._cache = ModelCache(capacity, self._retired.append)
         self._capacity = capacity
-        self._loaded: dict[Key, ModelHandle] = {}
+        self._default_name: str | None = None
         self._current: dict[str, str] = {}
         self._leases: Counter[ModelHandle] = Counter()
-        self._retired: list[ModelHandle] = []
 
     def __repr__(self) -> str:
-        return f"<LoadedModels {sorted(self._loaded)} current={self._current} retired={len(self._retired)}>"
+        return f"<LoadedModels {self._cache!r} current={self._current} retired={len(self._retired)}>"
+
+    @property
+    def default_name(self) -> str | None:
+        """The model that answers when none is named."""
+        return self._default_name
+
+    @default_name.setter
+    def default_name(self, name: str | None) -> None:
+        with self._lock:
+            self._default_name = name
 
     def all(self) -> list[ModelHandle]:
-        """Every loaded handle."""
+        """Every loaded handle, least recently used first."""
         with self._lock:
-            return list(self._loaded.values())
+            return self._cache.handles()
 
     def current(self, name: str) -> str | None:
         """The version of `name` that answers when none is named, in memory or not; None when none was chosen yet."""
@@ -80,15 +90,18 @@ class LoadedModels:
 
     def peek(self, name: str, version: str) -> ModelHandle | None:
         """The loaded handle, for information; it may be freed at any moment."""
-        return self._loaded.get((name, version))
+        with self._lock:
+            return self._cache.peek((name, version))
 
-    def lease(self, name: str, version: str | None) -> Lease | None:
-        """The right to use a loaded model, of `name` the default version when none is given; None when it is not there.
+    def lease(self, name: str | None, version: str | None) -> Lease | None:
+        """The right to use a loaded model; None when it is not there.
 
-        The default is looked up in the same step, so that a swap never leaves a request between two versions.
+        name: None for the default one. version: None for the default one of that name. Both are looked up in the same
+        step as the model, so that a swap never leaves a request between two versions.
         """
         with self._lock:
-            model = self._loaded.get((name, version or self._current.get(name, "")))
+            name = name or self._default_name or ""
+            model = self._cache.get((name, version or self._current.get(name, "")))
             if model is None:
                 return None
             self._leases[model] += 1
@@ -109,39 +122,43 @@ class LoadedModels:
     def has_room(self) -> bool:
         """Whether one more may be loaded beside those in memory: no more than one above the capacity at any time."""
         with self._lock:
-            return len(self._loaded) + len(self._retired) <= self._capacity
+            return self._in_memory() <= self._capacity
 
     def wait_for_room(self, timeout_s: float) -> bool:
         """Wait until models that are still in use have been freed; False after `timeout_s` seconds."""
         with self._freed:
-            return self._freed.wait_for(
-                lambda: len(self._loaded) + len(self._retired) <= self._capacity, timeout=timeout_s
-            )
+            return self._freed.wait_for(lambda: self._in_memory() <= self._capacity, timeout_s)
 
-    def add(self, model: ModelHandle, *, make_current: bool) -> None:
+    def add(self, model: ModelHandle, *, make_current: bool, make_default: bool = False) -> None:
         """Serve a model that is loaded and warm; what it replaces or pushes out leaves. *Thread:* worker."""
         with self._lock:
-            self._loaded[model.name, model.version] = model
+            before = len(self._retired)
+            self._cache.put(model)
             if make_current:
                 self._current[model.name] = model.version
-        self._cache.put(model)
-        self.sweep()
+            if make_default:
+                self._default_name = model.name
+            left = self._retired[before:]
+        self._let_go(left)
 
-    def used(self, model: ModelHandle) -> None:
-        """A batch of this model has run. *Thread:* worker."""
-        self._cache.get((model.name, model.version))
+    def make_current(self, name: str, version: str) -> None:
+        """Let a version answer where none is named."""
+        with self._lock:
+            self._current[name] = version
 
     def remove(self, name: str, version: str) -> bool:
         """Serve this version no longer; False when it is not loaded. *Thread:* worker."""
-        removed = self._cache.remove((name, version))
         with self._lock:
+            before = len(self._retired)
+            removed = self._cache.remove((name, version))
             if self._current.get(name) == version:
-                left = newest(other for owner, other in self._loaded if owner == name)
+                left = newest(model.version for model in self._cache.handles() if model.name == name)
                 if left is None:
                     del self._current[name]
                 else:
                     self._current[name] = left
-        self.sweep()
+            gone = self._retired[before:]
+        self._let_go(gone)
         return removed
 
     def sweep(self) -> None:
@@ -153,11 +170,17 @@ class LoadedModels:
     def clear(self) -> None:
         """Free everything: nobody waits for an answer now. *Thread:* worker."""
         with self._lock:
-            self._retired += self._loaded.values()
-            self._loaded.clear()
-            self._cache = ModelCache(self._capacity, self._retire)
+            self._cache.clear()
             everything = list(self._retired)
         self._free_all(everything)
+
+    def _in_memory(self) -> int:
+        return len(self._cache) + len(self._retired)
+
+    def _let_go(self, left: list[ModelHandle]) -> None:
+        while left:  # and not a loop over it: a variable of this frame would keep the last of them alive
+            self._on_left(left.pop())
+        self.sweep()
 
     def _free_all(self, models: list[ModelHandle]) -> None:
         if not models:
@@ -172,17 +195,7 @@ class LoadedModels:
     def _free_one(self, model: ModelHandle) -> None:
         try:
             self._free(model)
-        except Exception as error:
+        except BaseException as error:  # the code of one model must not end the thread that serves all
             log_error(_log, logging.ERROR, "model %s could not be freed cleanly", model.name, error=error)
         with self._lock:
             self._retired.remove(model)
-
-    def _retire(self, model: ModelHandle) -> None:
-        key = (model.name, model.version)
-        with self._lock:
-            is_replaced = self._loaded.get(key) is not model
-            if not is_replaced:
-                del self._loaded[key]
-            self._retired.append(model)
-        if not is_replaced:
-            self._on_left(model)

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
+from loaders.bundle import BUNDLE_FILE
 from loaders.errors import ModelError
 
 # Also keeps a name that came with a request from leading anywhere else.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
+_NUMBERED = re.compile(r"v?(\d+(?:[.-]\d+)*)(.*)", re.ASCII)
 
 
 class Repository:
     """The bundles below a directory. Nothing is remembered: what is added or removed on disk counts at once.
 
-    Entries that cannot be a name or a version (files, hidden directories) are passed over.
+    Entries that cannot be a version are passed over: files, hidden directories, and directories without a bundle's
+    description or a Hugging Face configuration. So a version can be copied to a hidden name and renamed when it is
+    complete.
     """
 
     def __init__(self, root: str) -> None:
@@ -36,7 +42,7 @@ class Repository:
         if not _NAME.fullmatch(name):
             return []
         try:
-            return sorted(_directories(self.root / name), key=_order)
+            return sorted(filter(partial(self._is_bundle, name), _directories(self.root / name)), key=_order)
         except OSError:
             return []
 
@@ -44,18 +50,48 @@ class Repository:
         """Where a version lies; None when it is not there."""
         if not (_NAME.fullmatch(name) and _NAME.fullmatch(version)):
             return None
-        path = self.root / name / version
-        return path if path.is_dir() else None
+        return self.root / name / version if self._is_bundle(name, version) else None
+
+    def changed_at(self, name: str, version: str) -> float:
+        """When the newest of the version's files was written, seconds since 1970; 0.0 when none can be seen."""
+        directory = self.root / name / version
+        times = [0.0]
+        with suppress(OSError):
+            times += [entry.stat().st_mtime for entry in (directory, *directory.iterdir())]
+        return max(times)
+
+    def passed_over(self) -> list[str]:
+        """Directories that look like models or versions and are none, for the operator to see."""
+        odd: list[str] = []
+        with suppress(OSError):
+            for entry in sorted(self.root.iterdir()):
+                if entry.name.startswith(".") or not entry.is_dir():
+                    continue
+                good = set(self.versions(entry.name))
+                inside = [one.name for one in entry.iterdir() if one.is_dir() and not one.name.startswith(".")]
+                odd += [f"{entry.name}/{one}" for one in sorted(inside) if one not in good] or (
+                    [] if good else [entry.name]
+                )
+        return odd
+
+    def _is_bundle(self, name: str, version: str) -> bool:
+        return any((self.root / name / version / marker).is_file() for marker in (BUNDLE_FILE, "config.json"))
 
 
 def newest(versions: Iterable[str]) -> str | None:
-    """The highest version: runs of digits count as numbers, so that 10 comes after 9 and 1.10 after 1.9."""
+    """The version to serve when none is named: the highest number, of 9 and 10 the latter, of 1.9 and 1.10 too.
+
+    Numbers with something behind them, such as 2-rc1 or 2.bak, come after all plain numbers, names after both.
+    """
     return max(versions, key=_order, default=None)
 
 
-def _order(version: str) -> tuple[list[tuple[int, int, str]], str]:
-    parts = re.findall(r"\d+|[^\d.]+", version)
-    return [(1, int(part), "") if part.isdecimal() else (0, 0, part) for part in parts], version
+def _order(version: str) -> tuple[bool, bool, list[int], str]:
+    match = _NUMBERED.fullmatch(version)
+    if match is None:
+        return False, False, [], version
+    numbers, rest = match.groups()
+    return not rest, True, [int(number) for number in re.findall(r"\d+", numbers)], version
 
 
 def _directories(parent: Path) -> list[str]:

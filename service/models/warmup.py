@@ -10,32 +10,51 @@ import numpy as np
 
 from loaders.errors import ModelLoadError
 from loaders.handle import ModelHandle
+from service.errors import NonFiniteOutput, PredictionFailed
 from service.models.examples import TEXT, example_row
+from service.outputs import present
 
 _log = logging.getLogger("jitney")
 
 Predict = Callable[[ModelHandle, list[Any], Mapping[str, Any]], Any]
 
 
-def warm_up(model: ModelHandle, max_batch_size: int, predict: Predict, buckets: Sequence[int] = ()) -> None:
-    """Run a batch of one, a full batch, and one of each size in `buckets`. *Thread:* worker.
+def warm_up(model: ModelHandle, max_batch_size: int, predict: Predict, buckets: Sequence[int] = ()) -> Any | None:
+    """Run a batch of one, a full batch, and one of each size in `buckets`; the prediction for a made-up row, if any.
 
     buckets: the sizes that batches are filled up to, rising; those above the first that holds a full batch never occur.
-    Raises ModelLoadError, from whatever the model raised.
+    Raises ModelLoadError, from whatever the model raised, or when what it gives can be no prediction. *Thread:* worker.
     """
     row = example_row(model.input)
     if row is None:
-        return
+        return None
+    prediction = None
     reached = [size for size, below in zip(buckets, (0, *buckets), strict=False) if below < max_batch_size]
     for size in sorted({1, max_batch_size, *reached}):
+        what = f"the warm-up batch of {size} {'row' if size == 1 else 'rows'} ({_described(row)})"
         try:
-            predict(model, [row] * size, {})
+            results = predict(model, [row] * size, {})
         except Exception as error:
             _log.error("the model failed on a warm-up batch", exc_info=error)
             raise ModelLoadError(
-                f"the warm-up batch of {size} {'row' if size == 1 else 'rows'} ({_described(row)}) failed with "
-                f"{type(error).__name__}: {error}; WARMUP=false starts without one"
+                f"{what} failed with {type(error).__name__}: {error}; WARMUP=false starts without one"
             ) from error
+        prediction = _checked(model, results, size, what)
+    return prediction
+
+
+def _checked(model: ModelHandle, results: Any, size: int, what: str) -> Any | None:
+    """The prediction for the first row; None where it is not finite, which may be right for a row of zeros."""
+    if not hasattr(results, "__len__") or len(results) != size:
+        given = f"{len(results)} results" if hasattr(results, "__len__") else f"a {type(results).__name__}"
+        raise ModelLoadError(f"{what} gave {given}; a model gives one result for each row")
+    try:
+        return present(model.output, results[0])
+    except NonFiniteOutput:
+        _log.warning("the model gives numbers that are not finite for %s", what)
+        return None
+    except PredictionFailed as error:
+        raise ModelLoadError(f"{what}: {error}") from error
 
 
 def _described(row: Any) -> str:

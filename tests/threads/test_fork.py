@@ -145,7 +145,7 @@ def runtime(loader: CountedLoader, tmp_path: Path) -> Runtime:
 
 def ask(runtime: Runtime) -> list[object]:
     assert runtime.batcher().wait_started(GUARD_S)
-    return runtime.batcher().submit(["row"], GUARD_S, key=LaneKey(runtime.serving(), (), ()))
+    return runtime.batcher().submit(["row"], GUARD_S, key=LaneKey(runtime.model, (), ()))
 
 
 @pytest.mark.parametrize("way", ["start", "ensure_started"])
@@ -157,7 +157,11 @@ def test_a_runtime_starts_anew_in_a_child_and_loads_its_model_again(
 
     def child() -> str:
         said = [runtime.status() is None, liveness(runtime)[0], readiness(runtime)[1]["reasons"]]
-        said += [tried(runtime.batcher), tried(runtime.serving), runtime in runtimes()]
+        said += [
+            tried(runtime.batcher),
+            tried(lambda: runtime.check(None, None, was_accepted=True)),
+            runtime in runtimes(),
+        ]
         getattr(runtime, way)()
         said += [ask(runtime), loader.loads, readiness(runtime)[1]["reasons"]]
         gc.collect()

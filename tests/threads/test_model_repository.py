@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from loaders.errors import ModelError
 from loaders.handle import ModelHandle
 from loaders.registry import _registered, register_loader
 from loaders.signature import TabularInput
-from service.errors import DeadlineExceeded, NotReady, UnknownModel
+from service.errors import ClientGone, DeadlineExceeded, NotReady, UnknownModel, WorkerDead
 from service.health import models, readiness
 from service.metrics.batches import BatchMetrics
 from service.models import keeper
@@ -40,6 +42,7 @@ class Scripted:
         self.broken: set[str] = set()
         self.gates: dict[str, threading.Event] = {}
         self.most_in_memory = 0
+        self.failure: type[BaseException] = RuntimeError
 
     def load(self, path: Path, *, name: str, version: str, metadata: Any = None) -> ModelHandle:
         what = f"{name}/{version}"
@@ -48,7 +51,7 @@ class Scripted:
         if what in self.gates:
             assert self.gates[what].wait(GUARD_S)
         if what in self.broken:
-            raise RuntimeError(f"bad weights in {path}")
+            raise self.failure(f"bad weights in {path}")
         self.most_in_memory = max(self.most_in_memory, len(self.loads) - len(self.freed) - len(self.broken))
         return ModelHandle(
             name,
@@ -146,7 +149,7 @@ def test_the_settings_choose_the_default_model_and_version(serve):
     [
         ({"model_name": "c"}, "MODEL_NAME='c' is not in MODEL_REPOSITORY, which has a, b"),
         ({"model_version": "1"}, "MODEL_VERSION says nothing without MODEL_NAME"),
-        ({"model_name": "a", "model_version": "7"}, "no version '7' of a model 'a'"),
+        ({"model_name": "a", "model_version": "7"}, "MODEL_VERSION='7' of a is not in MODEL_REPOSITORY, which has 1"),
     ],
 )
 def test_settings_that_name_what_is_not_there_stop_the_start(serve, settings, message):
@@ -349,7 +352,7 @@ def test_a_load_that_takes_too_long_makes_the_service_not_ready_and_no_more(serv
     while readiness(runtime)[0] and time.monotonic() < deadline:
         time.sleep(0.005)
     [reason] = readiness(runtime)[1]["reasons"]
-    assert reason.startswith("a model has been loading for")
+    assert reason.startswith("the inference worker has been loading or freeing a model for")
     gate.set()
     callers.finish()
     assert readiness(runtime)[0]
@@ -405,3 +408,235 @@ def test_swaps_under_load_fail_no_request_and_each_answer_is_of_the_version_it_n
     assert min(counts) > 0
     settled(runtime)
     assert len(loader.loads) - 20 - len(loader.freed) == 1
+
+
+def test_a_model_is_loaded_on_demand_even_when_nothing_else_is(serve):
+    runtime = serve("a/1", "b/1", model_name="a", model_cache_size=1)
+    assert runtime.unload("a")
+    assert ask(runtime, "b") == "b/1"
+    assert readiness(runtime)[1]["reasons"] == ["the default model cannot answer: no model of this name is served here"]
+    runtime.load("a")
+    assert readiness(runtime)[0]
+
+
+def test_nothing_left_to_answer_is_not_ready(serve):
+    runtime = serve("a/1", "b/1")
+    runtime.unload("a")
+    assert readiness(runtime)[0]
+    runtime.unload("b")
+    assert readiness(runtime)[1]["reasons"] == ["no model is left to answer"]
+
+
+def test_a_default_that_could_not_be_loaded_is_not_ready(serve, loader):
+    loader.broken.add("a/1")
+    runtime = serve("a/1", "b/1", model_name="a", exit_on_load_error=False)
+    [reason] = readiness(runtime)[1]["reasons"]
+    assert "the default model cannot answer: this version of the model could not be loaded" in reason
+    assert ask(runtime, "b") == "b/1"
+
+
+def test_an_older_version_stands_in_for_a_broken_one_where_that_is_allowed(serve, loader):
+    loader.broken |= {"a/3", "a/2"}
+    runtime = serve("a/1", "a/2", "a/3", exit_on_load_error=False)
+    assert (ask(runtime), loader.loads) == ("a/1", ["a/3", "a/2", "a/1"])
+
+
+def test_a_failing_load_is_tried_once_for_all_who_wait_for_it(serve, loader):
+    runtime = serve("a/1", "b/1", model_name="a", model_cache_size=1)
+    loader.broken.add("b/1")
+    gate = loader.gates["b/1"] = threading.Event()
+    callers = Callers()
+    for _ in range(8):
+        callers.start(lambda: ask(runtime, "b"))
+    deadline = time.monotonic() + GUARD_S
+    while len(runtime.batcher()._admission.jobs) < 8 and time.monotonic() < deadline:
+        time.sleep(0.005)
+    gate.set()
+    assert all(isinstance(outcome, NotReady) for outcome in callers.finish())
+    assert loader.loads == ["a/1", "b/1"]
+
+
+def test_a_version_that_was_repaired_is_loaded_at_once(serve, loader, tmp_path):
+    runtime = serve("a/1", "b/1", model_name="a", model_cache_size=1)
+    loader.broken.add("b/1")
+    for _ in range(2):
+        with pytest.raises(NotReady) as refused:
+            runtime.lease("b")
+        assert 0 < (refused.value.retry_after_s or 0) <= keeper.RETRY_AFTER_S
+    loader.broken.clear()
+    (tmp_path / "b" / "1" / "weights.bin").write_bytes(b"better")
+    assert ask(runtime, "b") == "b/1"
+
+
+@pytest.mark.parametrize("failure", [SystemExit, KeyboardInterrupt, MemoryError])
+def test_whatever_a_load_raises_costs_no_other_model_anything(serve, loader, failure):
+    runtime = serve("a/1", "b/1", model_name="a", model_cache_size=1)
+    loader.broken.add("b/1")
+    loader.failure = failure
+    with pytest.raises(NotReady):
+        runtime.lease("b")
+    with pytest.raises(ModelError, match="bad weights"):
+        runtime.load("b")
+    assert ask(runtime) == "a/1"
+
+
+def test_what_the_operator_did_last_is_not_undone_by_a_request_that_waited(serve, loader):
+    runtime = serve("a/1", "a/2", "b/1", model_name="a", model_cache_size=1)
+    assert ask(runtime, "b") == "b/1"  # the default version has been pushed out
+    release = threading.Event()
+    runtime.batcher().post(lambda: release.wait(GUARD_S))
+    callers = Callers()
+    callers.start(lambda: runtime.load("a", "1").version)
+    wait_for_jobs(runtime, 2)
+    callers.start(lambda: ask(runtime))
+    wait_for_jobs(runtime, 3)
+    release.set()
+    assert callers.finish() == ["1", "a/1"]
+    assert ask(runtime) == "a/1"
+
+
+def test_a_request_that_waited_does_not_bring_an_unloaded_model_back(serve):
+    runtime = serve("a/1", "b/1", model_name="a", model_cache_size=1)
+    release = threading.Event()
+    runtime.batcher().post(lambda: release.wait(GUARD_S))
+    callers = Callers()
+    callers.start(lambda: runtime.unload("b"))
+    wait_for_jobs(runtime, 2)
+    callers.start(lambda: ask(runtime, "b"))
+    wait_for_jobs(runtime, 3)
+    release.set()
+    unloaded, refused = callers.finish()
+    assert unloaded is True
+    assert isinstance(refused, UnknownModel)
+
+
+def wait_for_jobs(runtime: Runtime, count: int) -> None:
+    deadline = time.monotonic() + GUARD_S
+    while len(runtime.batcher()._admission.jobs) < count and time.monotonic() < deadline:
+        time.sleep(0.002)
+
+
+def test_nothing_is_loaded_for_who_has_given_up(serve, loader):
+    runtime = serve("a/1", "b/1", "c/1", model_name="a", model_cache_size=1)
+    release = threading.Event()
+    runtime.batcher().post(lambda: release.wait(GUARD_S))
+    with pytest.raises(DeadlineExceeded):
+        runtime.lease("b", deadline=time.monotonic() + 0.05)
+    with pytest.raises(ClientGone):
+        runtime.lease("c", is_gone=lambda: True)
+    release.set()
+    settled(runtime)
+    assert loader.loads == ["a/1"]
+
+
+def test_a_load_for_everybody_waits_for_room_too(serve, loader):
+    runtime = serve("a/1", model_cache_size=1)
+    leases = [runtime.lease("a")]
+    runtime.load("a")
+    leases.append(runtime.lease("a"))
+    with pytest.raises(DeadlineExceeded, match="MODEL_CACHE_SIZE"):
+        runtime.load("a", timeout_s=0.1)
+    assert len(loader.loads) == 2
+    for lease in leases:
+        lease.__exit__(None, None, None)
+    assert runtime.load("a").version == "1"
+
+
+def test_who_waits_for_room_is_told_when_the_worker_dies(serve):
+    def die() -> None:
+        raise SystemExit
+
+    runtime = serve("a/1", "b/1", "c/1", model_name="a", model_cache_size=1)
+    with runtime.lease("a"), runtime.lease("b"):
+        callers = Callers()
+        began = time.monotonic()
+        callers.start(lambda: ask(runtime, "c"))
+        runtime.batcher().post(die)
+        [outcome] = callers.finish()
+    assert isinstance(outcome, WorkerDead)
+    assert time.monotonic() - began < GUARD_S
+
+
+def test_a_version_that_is_gone_from_disk_gives_way_for_good(serve, tmp_path):
+    runtime = serve("a/1", "a/2", "b/1", model_name="a", model_cache_size=1)
+    assert ask(runtime) == "a/2"
+    assert ask(runtime, "b") == "b/1"
+    shutil.rmtree(tmp_path / "a" / "2")
+    assert ask(runtime) == "a/1"
+    assert runtime.lease_now(None, None) is not None
+
+
+def test_the_info_series_follows_a_change_of_format(serve, loader, tmp_path):
+    runtime = serve("a/1")
+    other = Scripted()
+    other.fmt = "other"
+    register_loader("other", other)
+    try:
+        toml = tmp_path / "a" / "1" / "jitney.toml"
+        toml.write_text(toml.read_text().replace("scripted", "other"))
+        original = other.load
+        other.load = lambda *args, **more: replace(original(*args, **more), fmt="other")  # type: ignore[method-assign]
+        runtime.load("a")
+    finally:
+        _registered.pop("other")
+    info = [
+        sample.labels["format"]
+        for family in runtime.metrics.registry.collect()
+        if family.name == "inference_model_info"
+        for sample in family.samples
+    ]
+    assert info == ["other"]
+
+
+def test_the_first_reason_is_told_when_closing_fails_as_well(serve, loader, tmp_path, monkeypatch):
+    runtime = serve("a/1")
+    put(tmp_path, "a/2")
+
+    def fails_twice(path: Path, *, name: str, version: str, metadata: Any = None) -> ModelHandle:
+        def refuse(rows: list[Any]) -> Any:
+            raise ValueError("the real reason")
+
+        def release() -> None:
+            raise RuntimeError("release broke")
+
+        return ModelHandle(name, version, "scripted", refuse, input=TabularInput(width=1), release=release)
+
+    monkeypatch.setattr(loader, "load", fails_twice)
+    with pytest.raises(ModelError, match="the real reason"):
+        runtime.load("a", "2")
+
+
+@pytest.mark.parametrize("name, version", [("other", None), (None, "9"), ("m", "9")])
+def test_what_a_single_model_is_not_called_cannot_be_loaded(tmp_path, loader, name, version):
+    runtime = Runtime(
+        Settings(max_batch_latency_ms=0), BatchMetrics(CollectorRegistry()), ModelHandle.from_callable(list, name="m")
+    )
+    runtime.start()
+    assert runtime.batcher().wait_started(GUARD_S)
+    with pytest.raises(UnknownModel):
+        runtime.load(name, version)
+    assert runtime.load("m", "1").name == "m"
+    assert runtime.unload("m")
+    assert not runtime.unload("m")
+    assert not readiness(runtime)[0]
+    with pytest.raises(UnknownModel):
+        runtime.lease()
+    assert runtime.load("m").name == "m"
+    assert readiness(runtime)[0]
+    assert runtime.close(GUARD_S)
+
+
+def test_a_version_that_never_was_leaves_no_trace(serve):
+    runtime = serve("a/1")
+    for number in range(5):
+        with pytest.raises(UnknownModel):
+            runtime.load("a", f"nothing{number}")
+        with pytest.raises(UnknownModel):
+            runtime.load(f"nothing{number}", "1")
+    assert not runtime._keeper._failed
+
+
+def test_directories_that_hold_no_bundle_are_named_at_the_start(serve, tmp_path, caplog):
+    (tmp_path / "bad name" / "1").mkdir(parents=True)
+    serve("a/1")
+    assert "'bad name/1' is passed over" in caplog.text

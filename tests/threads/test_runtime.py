@@ -79,8 +79,14 @@ def load_from(tmp_path) -> Iterator[Callable[[Callable[[], ModelHandle]], dict[s
     _registered.pop("counted", None)
 
 
+def served(runtime: Runtime) -> ModelHandle:
+    model = runtime.model
+    assert model is not None
+    return model
+
+
 def submit(runtime: Runtime, *rows: Any) -> list[Any]:
-    return runtime.batcher().submit(rows, GUARD_S, key=LaneKey(runtime.serving(), (), ()))
+    return runtime.batcher().submit(rows, GUARD_S, key=LaneKey(served(runtime), (), ()))
 
 
 def started(runtime: Runtime) -> Runtime:
@@ -119,13 +125,13 @@ def test_a_runtime_that_was_closed_before_its_start_does_not_start(make):
     runtime.ensure_started()
     assert runtime.status() is None
     with pytest.raises(Draining):
-        runtime.serving()
+        runtime.check(None, None, was_accepted=False)
 
 
 def test_before_the_start_nothing_is_served(make):
     runtime = make(Counted().handle())
     with pytest.raises(NotReady):
-        runtime.serving()
+        runtime.check(None, None, was_accepted=False)
     with pytest.raises(NotReady):
         runtime.batcher()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from loaders.handle import ModelHandle
 from service.models.loaded import LoadedModels
 
@@ -90,19 +92,21 @@ def test_a_version_that_is_pushed_out_stays_the_default():
 
 def test_the_least_recently_used_model_is_pushed_out():
     memory = Memory(2)
-    a = memory.add("a")
+    memory.add("a")
     memory.add("b")
-    memory.models.used(a)
+    lease = memory.models.lease("a", None)
+    assert lease is not None
+    lease.__exit__(None, None, None)
     memory.add("c")
     assert memory.freed == ["b/1"]
 
 
-def test_a_version_that_is_loaded_again_replaces_the_old_one_without_leaving():
+def test_a_version_that_is_loaded_again_replaces_the_old_one():
     memory = Memory()
     old, new = memory.add("a"), memory.add("a")
     assert old is not new
     assert memory.models.peek("a", "1") is new
-    assert (memory.left, memory.freed) == ([], ["a/1"])
+    assert (memory.left, memory.freed) == (["a/1"], ["a/1"])
 
 
 def test_there_is_room_for_one_more_than_the_capacity():
@@ -144,3 +148,23 @@ def test_clearing_frees_everything_once_whoever_uses_it():
     memory.models.clear()
     assert sorted(memory.freed) == ["a/1", "b/1"]
     assert memory.models.all() == []
+
+
+def test_the_default_name_and_its_version_are_looked_up_in_one_step():
+    memory = Memory()
+    memory.models.add(ModelHandle.from_callable(list, name="old"), make_current=True, make_default=True)
+    memory.models.add(ModelHandle.from_callable(list, name="new"), make_current=True, make_default=True)
+    lease = memory.models.lease(None, None)
+    assert lease is not None
+    assert lease.model.name == "new"
+
+
+@pytest.mark.parametrize("failure", [RuntimeError, SystemExit, KeyboardInterrupt])
+def test_nothing_that_a_models_code_raises_ends_the_thread_that_frees_it(failure):
+    def fail(model: ModelHandle) -> None:
+        raise failure
+
+    models = LoadedModels(1, on_left=lambda _: None, free=fail, on_unused=lambda: None)
+    models.add(ModelHandle.from_callable(list, name="a"), make_current=True)
+    models.add(ModelHandle.from_callable(list, name="b"), make_current=True)
+    assert [model.name for model in models.all()] == ["b"]

@@ -16,7 +16,7 @@ from service.models.self_check import difference, self_check
 
 def finding(predict: Any, spec: InputSpec | None = None, batch_size: int = 8) -> str | None:
     model = ModelHandle.from_callable(predict, name="m", input=spec or TabularInput(width=3))
-    return self_check(model, batch_size, lambda model, rows, parameters: model.predict_batch(rows, parameters))
+    return self_check(model, batch_size, lambda model, rows, parameters: model.predict_batch(rows, parameters)).finding
 
 
 def test_a_model_that_treats_each_row_alone_passes():
@@ -56,6 +56,11 @@ def test_noise_in_the_last_digits_is_no_finding():
     assert "by 0.0" in str(finding(lambda rows: [100 * (1 + 0.01 * len(rows)) for row in rows]))
 
 
+def test_small_numbers_are_measured_by_their_own_size():
+    assert finding(lambda rows: [1e-6 * row.sum() / len(rows) for row in rows]) is not None
+    assert finding(lambda rows: [{"a": 1e6, "b": 1.0 + 1e-3 * len(rows)} for row in rows]) is None, "side by side"
+
+
 def test_a_short_text_is_checked_beside_long_ones():
     def padded(rows: list[EncodedText]) -> list[int]:
         return [max(len(row.ids) for row in rows)] * len(rows)
@@ -72,18 +77,25 @@ def test_less_is_asked_of_a_model_that_computes_in_16_bits():
     spec = TabularInput(width=1)
     coarse = ModelHandle("m", "1", "x", predict, input=spec, metadata={"model": {"dtype": "bfloat16"}})
     fine = ModelHandle("m", "1", "x", predict, input=spec)
-    results = [self_check(model, 8, lambda model, rows, _: model.predict_batch(rows)) for model in (coarse, fine)]
+    run = lambda model, rows, _: model.predict_batch(rows)  # noqa: E731
+    results = [self_check(model, 8, run).finding for model in (coarse, fine)]
     assert results[0] is None
     assert results[1] is not None
 
 
-def test_what_cannot_be_tried_is_no_finding():
+def test_what_cannot_be_tried_is_no_finding_and_says_so():
     def refuse(rows: list[Any]) -> Any:
         raise ValueError("no such category")
 
-    assert finding(refuse) is None
-    assert finding(lambda rows: [math.nan for _ in rows]) is None
-    assert finding(lambda rows: [len(rows) for _ in rows], TabularInput()) is None
+    run = lambda model, rows, _: model.predict_batch(rows)  # noqa: E731
+    for predict, spec, why in [
+        (refuse, TabularInput(width=3), "no such category"),
+        (lambda rows: [math.nan for _ in rows], TabularInput(width=3), "not finite"),
+        (lambda rows: [len(rows) for _ in rows], TabularInput(), "no row can be made up"),
+    ]:
+        checked = self_check(ModelHandle.from_callable(predict, name="m", input=spec), 8, run)
+        assert checked.finding is None
+        assert why in str(checked.not_done)
 
 
 @pytest.mark.parametrize(
@@ -115,20 +127,24 @@ def test_pixels_are_prepared_as_the_model_takes_them():
 
 
 @pytest.mark.parametrize(
-    "one, other, expected",
+    "alone, together, expected",
     [
-        (1.0, 1.0, 0.0),
-        (1.0, 3.0, 1.0),
-        ([1, 2], [1, 2], 0.0),
-        ([1, 2], [1], math.inf),
-        ({"a": 1}, {"b": 1}, math.inf),
-        ("yes", "no", math.inf),
-        ("yes", "yes", 0.0),
-        (np.zeros(3), np.zeros(2), math.inf),
-        (np.zeros(0), np.zeros(0), 0.0),
-        ({"a": [0.0, 1.0]}, {"a": [0.0, 1.5]}, 0.25),
-        (None, 1, math.inf),
+        ([1.0], [1.0], 0.0),
+        ([1.0], [2.0], 0.5),
+        ([[1, 2]], [[1, 2]], 0.0),
+        ([[1, 2]], [[1]], math.inf),
+        ([{"a": 1}], [{"b": 1}], math.inf),
+        ([{"a": "x"}], [{"a": 1}], math.inf),
+        (["yes"], ["no"], math.inf),
+        (["yes"], ["yes"], 0.0),
+        ([np.zeros(3)], [np.zeros(2)], math.inf),
+        ([np.zeros(0)], [np.zeros(0)], 0.0),
+        ([np.zeros(2)], [np.zeros(2)], 0.0),
+        ([{"a": [0.0, 1.0], "b": "x"}], [{"a": [0.0, 2.0], "b": "x"}], 0.5),
+        ([[{"label": "a", "score": 1.0}]], [[{"label": "a", "score": 0.5}]], 0.5),
+        ([None], [1], math.inf),
+        ([0.0, 10.0], [1.0, 10.0], 0.1),
     ],
 )
-def test_differences_are_relative_and_infinite_between_kinds(one, other, expected):
-    assert difference(one, other) == expected
+def test_differences_are_shares_of_the_largest_number_and_infinite_between_kinds(alone, together, expected):
+    assert difference(alone, together) == expected

@@ -1,0 +1,60 @@
+"""Jitney's own predict routes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Response, request
+
+from loaders.signature import InputSpec
+from service.http.blueprint import blueprint
+from service.http.body import ReadCall, read_call
+from service.http.exchange import exchange
+from service.http.json import json_response
+from service.http.paths import EXACT
+from service.prediction import Prediction
+from service.settings import Settings
+
+
+@blueprint.post("/predict", **EXACT)
+@blueprint.post("/models/<name>/predict", **EXACT)
+@blueprint.post("/models/<name>/versions/<version>/predict", **EXACT)
+def predict_route(name: str | None = None, version: str | None = None) -> Response:
+    """One predict request."""
+    done = exchange(name, version, _receive)
+    prediction, single = done.prediction, done.incoming.single
+    body: dict[str, Any] = {
+        "predictions": prediction.predictions,
+        "model_name": prediction.model.name,
+        "model_version": prediction.model.version,
+        "latency_ms": round(done.latency_ms, 3),
+    }
+    if single:
+        body["prediction"] = prediction.predictions[0]
+    if prediction.classes is not None:
+        body["classes"] = prediction.classes
+    if any(prediction.truncated):
+        body["truncated"] = True if single else prediction.truncated
+    if request.args.get("explain") == "1":
+        body["batch"] = explain(prediction)
+    return json_response(body)
+
+
+def _receive(settings: Settings, expected: InputSpec | None) -> ReadCall:
+    return read_call(request, settings, expected)
+
+
+def explain(prediction: Prediction) -> list[dict[str, Any]]:
+    """How each row was batched."""
+    return [
+        {
+            "batch_id": info.batch_id,
+            "batch_size": info.size,
+            "flush_reason": info.reason,
+            "queue_ms": round((info.started_at - prediction.answer.enqueued_at) * 1000, 3),
+            "model_ms": round(info.model_s * 1000, 3),
+            "padded_length": info.padded_length,
+            "padding_share": round(info.padding_tokens / (info.size * info.padded_length), 4),
+        }
+        for info in prediction.answer.batches
+    ]
