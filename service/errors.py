@@ -109,6 +109,10 @@ class QueueFull(JitneyError):
         self.retry_after_s = retry_after_s
 
 
+class LoadFailed(JitneyError):
+    """A model that was to be loaded now could not be; what was served before still is."""
+
+
 class NotReady(JitneyError):
     """The model is still loading, or could not be loaded. `retry_after_s`: when to ask again, None where not known."""
 

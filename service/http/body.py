@@ -6,7 +6,6 @@ keys the last one counts. Integers are exact, whatever their size, as far as Pyt
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,11 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from loaders.handle import ModelHandle
 from loaders.signature import ImageInput, InputSpec, TextInput
-from service.errors import Fault, InvalidInput, MalformedBody, UnsupportedMedia
+from service.errors import Fault, InvalidInput, UnsupportedMedia
 from service.http.form import Part, read_parts
-from service.http.json_body import parse_json
+from service.http.json_body import read_object
 from service.http.read import read_body
-from service.inputs.nesting import refuse_if_deep
 from service.prediction import PredictCall
 from service.settings import Settings
 
@@ -98,7 +96,7 @@ def read_call(request: Request, settings: Settings, expected: InputSpec | None =
     """
     mimetype = request.mimetype.lower()
     if mimetype == "application/json":
-        return _from_json(read_body(request, settings), settings)
+        return read_object(read_body(request, settings), settings.max_instances, '{"instances": [...]}', _call)
     if expected is not None:
         refuse_unless_image(expected)
     if mimetype == "multipart/form-data":
@@ -110,29 +108,7 @@ def read_call(request: Request, settings: Settings, expected: InputSpec | None =
     )
 
 
-def _from_json(data: bytes, settings: Settings) -> ReadCall:
-    document = parse_json(data, settings.max_instances)
-    try:
-        return _call(document, lambda: _reread(data, document))
-    except InvalidInput:
-        refuse_if_deep(document)
-        raise
-
-
-def _reread(data: bytes, document: Any) -> PredictCall:
-    """The call with every integer as it was sent: orjson reads one beyond 64 bits as the float next to it."""
-    if _LONG_INTEGER.search(data):
-        refuse_if_deep(document)
-        try:
-            document = json.loads(data)
-        except ValueError as error:
-            raise MalformedBody("the body has an integer of too many digits") from error
-    return _call(document, None).call
-
-
-def _call(document: Any, reread: Callable[[], PredictCall] | None) -> ReadCall:
-    if not isinstance(document, dict):
-        raise InvalidInput.at("", 'the body must be a JSON object, e.g. {"instances": [...]}')
+def _call(document: dict[str, Any], reread: Callable[[], ReadCall] | None) -> ReadCall:
     if not document.keys() <= _KEYS:
         # Judged here, because a key is part of the input and is not to be repeated; nor is one fault for each needed.
         raise InvalidInput.at("", f"the body has a key that is none of {', '.join(PredictBody.model_fields)}")
@@ -145,7 +121,7 @@ def _call(document: Any, reread: Callable[[], PredictCall] | None) -> ReadCall:
         model_version=body.model_version,
         timeout_s=None if body.timeout_ms is None else body.timeout_ms / 1000,
         parameters=body.parameters,
-        reread=reread,
+        reread=None if reread is None else lambda: reread().call,
     )
     by_text = body.text is not None
     return ReadCall(call, single=by_text, sent_as=TextInput if by_text else None)

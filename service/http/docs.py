@@ -55,7 +55,15 @@ def _document() -> Response:
     here: Runtime = current_app.extensions["jitney"]
     here.ensure_started()
     here.await_model_in_memory()
-    response = json_response(openapi(here.model, settings=here.settings, base_path=request.script_root))
+    response = json_response(
+        openapi(
+            here.model,
+            settings=here.settings,
+            base_path=request.script_root,
+            has_keys=here.settings.api_keys is not None,
+            has_metrics_key=here.settings.metrics_key is not None,
+        )
+    )
     # It changes when the model does.
     response.headers["Cache-Control"] = "no-cache"
     return response

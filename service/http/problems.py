@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 
-from flask import Response
+from flask import Response, request
 from werkzeug.exceptions import HTTPException
 
 from service import errors
@@ -21,6 +22,7 @@ PROBLEMS: dict[type[errors.JitneyError], tuple[int, str]] = {
     errors.Unauthorized: (401, "Key needed"),
     errors.Forbidden: (403, "Switched off"),
     errors.UnknownModel: (404, "Unknown model"),
+    errors.UnknownVersion: (404, "Unknown version"),
     errors.VersionMismatch: (409, "Version not served"),
     errors.TooLarge: (413, "Too large"),
     errors.UnsupportedMedia: (415, "Unsupported media type"),
@@ -29,6 +31,7 @@ PROBLEMS: dict[type[errors.JitneyError], tuple[int, str]] = {
     errors.QueueFull: (429, "Queue full"),
     errors.ClientGone: (499, "Client closed its connection"),
     errors.ModelFailed: (500, "Model failed"),
+    errors.LoadFailed: (500, "Load failed"),
     errors.OutOfMemory: (500, "Out of memory"),
     errors.SchedulerFailed: (500, "Scheduler failed"),
     errors.OutputCountMismatch: (500, "Wrong output count"),
@@ -45,6 +48,9 @@ _UNLISTED = (500, "Internal error")
 MAX_FAULTS = 20
 MAX_CHARS = 200
 MAX_BYTES = 8 * 1024
+
+# The paths of protocols that have a form of their own for errors.
+_PROTOCOL = re.compile(r"/v[12](/|$)")
 
 PROBLEM_JSON = "application/problem+json"
 
@@ -66,8 +72,11 @@ def from_error(error: errors.JitneyError) -> Response:
     if status == 500:
         # The batch's own line in the log tells what the model raised; this one tells whose request it was.
         _log.error("request %s ended with 500: %s", request_id(), title)
+    headers = advice(error, status)
+    if "Retry-After" in headers and _PROTOCOL.match(request.path):
+        detail += f"; try again in {headers['Retry-After']} s"  # clients of these protocols show no headers
     response = problem(status, title, detail, faults)
-    response.headers.update(advice(error, status))
+    response.headers.update(headers)
     return response
 
 
@@ -99,7 +108,12 @@ def from_surprise(error: Exception) -> Response:
 
 
 def problem(status: int, title: str, detail: str, faults: list[errors.Fault] | None = None) -> Response:
-    """A problem document; places are left out from the end when it would become too long."""
+    """A problem document, or the error of the protocol whose path was asked for.
+
+    Places are left out from the end when it would become too long.
+    """
+    if _PROTOCOL.match(request.path):
+        return _protocol_error(status, detail)
     body: dict[str, object] = {
         "type": "about:blank",
         "title": title,
@@ -114,6 +128,13 @@ def problem(status: int, title: str, detail: str, faults: list[errors.Fault] | N
             return response
         named.pop()
     return json_response(body, status, content_type=PROBLEM_JSON)
+
+
+def _protocol_error(status: int, detail: str) -> Response:
+    """TensorFlow Serving and the Open Inference Protocol have one text; the latter calls every wrong input 400."""
+    if status == 422 and request.path.startswith("/v2"):
+        status = 400
+    return json_response({"error": _cut(detail)}, status)
 
 
 _DETAILS = {

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from loaders.handle import ModelHandle
@@ -14,6 +12,7 @@ from service.http.openapi.instances import instance_schema
 from service.http.openapi.operation import Operation, Served
 from service.http.openapi.predict import BATCH_INFO, CLASS_SCORE, PREDICT, answer_schema, prediction_schema
 from service.http.openapi.probes import LIVENESS, PROBES, READINESS
+from service.release import VERSION
 from service.settings import Settings
 
 _ABOUT = (
@@ -68,7 +67,7 @@ def openapi(
         paths.setdefault(operation.path, {})[operation.method] = operation.as_openapi(served)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Jitney", "version": _version(), "description": _ABOUT},
+        "info": {"title": "Jitney", "version": VERSION, "description": _ABOUT},
         "servers": [{"url": base_path or "/"}],
         "tags": [{"name": name} for name in dict.fromkeys(operation.tag for operation in operations)],
         "paths": paths,
@@ -96,12 +95,3 @@ def _components(served: Served) -> dict[str, Any]:
     if served.has_keys or served.has_metrics_key:
         components["securitySchemes"] = _SECURITY_SCHEMES
     return components
-
-
-@cache
-def _version() -> str:
-    """The version of the installed distribution; a checkout that is not installed has none."""
-    try:
-        return version("jitney")
-    except PackageNotFoundError:
-        return "0"

@@ -1,0 +1,136 @@
+"""TensorFlow Serving's REST routes: the same requests under the names that its clients know.
+
+Row format (`instances`) is answered with `predictions`, columnar format (`inputs`) with `outputs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from flask import Response, request
+
+from loaders.handle import ModelHandle
+from loaders.signature import InputSpec, TabularInput
+from service.errors import InvalidInput, UnknownModel, UnknownVersion, UnsupportedMedia
+from service.http.blueprint import blueprint, runtime
+from service.http.exchange import exchange
+from service.http.json import json_response
+from service.http.json_body import read_object
+from service.http.paths import EXACT
+from service.http.read import read_body
+from service.models.keeper import KnownVersion, ModelState
+from service.prediction import PredictCall
+from service.settings import Settings
+
+# Of the signatures that a SavedModel may have, the one that there is here.
+_SIGNATURE = "serving_default"
+
+# *Source:* the states of TensorFlow Serving's get_model_status.proto.
+_STATES = {
+    ModelState.LOADED: "AVAILABLE",
+    ModelState.AVAILABLE: "AVAILABLE",
+    ModelState.UNLOADED: "END",
+    ModelState.FAILED: "END",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class V1Call:
+    """A body that has been read. `columns`: the value of `inputs`, None where the request has `instances`.
+
+    `reread`: see `service.http.json_body.read_object`.
+    """
+
+    call: PredictCall
+    columns: Any = None
+    reread: Callable[[], V1Call] | None = None
+    model_version: str | None = None
+    timeout_s: float | None = None
+
+    def call_for(self, model: ModelHandle) -> PredictCall:
+        """The call, with columns turned into rows."""
+        if self.columns is None:
+            return self.call
+        reread = self.reread
+        again = None if reread is None else lambda: reread().call_for(model)
+        return PredictCall(_rows(self.columns, model.input), reread=again)
+
+
+@blueprint.post("/v1/models/<name>:predict", **EXACT)
+@blueprint.post("/v1/models/<name>/versions/<version>:predict", **EXACT)
+def v1_predict(name: str, version: str | None = None) -> Response:
+    """Predict, as TensorFlow Serving's clients ask for it."""
+    done = exchange(name, version, _receive)
+    key = "predictions" if done.incoming.columns is None else "outputs"
+    return json_response({key: done.prediction.predictions})
+
+
+@blueprint.get("/v1/models/<name>", **EXACT)
+@blueprint.get("/v1/models/<name>/versions/<version>", **EXACT)
+def v1_status(name: str, version: str | None = None) -> Response:
+    """Which versions there are, and whether they answer."""
+    known = [one for one in runtime().known_models() if one.name == name]
+    if not known:
+        raise UnknownModel("no model of this name is served here")
+    chosen = [one for one in known if version in (None, one.version)]
+    if not chosen:
+        raise UnknownVersion("this version of the model is not served here", [one.version for one in known])
+    return json_response({"model_version_status": [_status(one) for one in chosen]})
+
+
+def _status(known: KnownVersion) -> dict[str, Any]:
+    failed = known.state is ModelState.FAILED
+    return {
+        "version": known.version,
+        "state": _STATES[known.state],
+        "status": {
+            "error_code": "UNKNOWN" if failed else "OK",
+            "error_message": "it could not be loaded; GET /models has the reason" if failed else "",
+        },
+    }
+
+
+def _receive(settings: Settings, _: InputSpec | None) -> V1Call:
+    # Many of its clients send no content type, or that of a form, which curl does by itself.
+    if request.mimetype not in ("", "application/json", "application/x-www-form-urlencoded", "text/plain"):
+        raise UnsupportedMedia("this route takes the Content-Type application/json")
+    return read_object(read_body(request, settings), settings.max_instances, '{"instances": [...]}', _translate)
+
+
+def _translate(document: dict[str, Any], reread: Callable[[], V1Call] | None) -> V1Call:
+    if not document.keys() <= {"instances", "inputs", "signature_name"}:
+        raise InvalidInput.at("", "the body has a key that is none of instances, inputs, signature_name")
+    if document.get("signature_name", _SIGNATURE) not in (_SIGNATURE, ""):
+        raise InvalidInput.at("signature_name", f"must be {_SIGNATURE}, the only one")
+    if ("instances" in document) == ("inputs" in document):
+        raise InvalidInput.at("", "give either instances or inputs")
+    if "inputs" in document:
+        return V1Call(PredictCall([]), document["inputs"], reread)
+    instances = document["instances"]
+    if not isinstance(instances, list):
+        raise InvalidInput.at("instances", "must be a list")
+    return V1Call(PredictCall(instances, reread=None if reread is None else lambda: reread().call))
+
+
+def _rows(columns: Any, spec: InputSpec) -> list[Any]:
+    """Columnar input as rows: a list is the only input; an object has one list for each, by name."""
+    if isinstance(columns, list):
+        return columns
+    if not isinstance(columns, dict) or not all(isinstance(column, list) for column in columns.values()):
+        raise InvalidInput.at("inputs", "must be a list, or an object of lists")
+    if isinstance(spec, TabularInput) and spec.columns is not None:
+        lengths = {len(column) for column in columns.values()}
+        if len(lengths) > 1:
+            raise InvalidInput.at("inputs", "the columns differ in length")
+        names = list(columns)
+        return [dict(zip(names, row, strict=True)) for row in zip(*map(_flat, columns.values()), strict=True)]
+    if len(columns) != 1:
+        raise InvalidInput.at("inputs", "must hold one input, which is all that this model takes")
+    return next(iter(columns.values()))
+
+
+def _flat(column: list[Any]) -> list[Any]:
+    """A column may be sent as [rows] or as [rows, 1]."""
+    return [value[0] if isinstance(value, list) and len(value) == 1 else value for value in column]
