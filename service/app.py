@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from flask import Flask
 from prometheus_client import CollectorRegistry
 from werkzeug.exceptions import HTTPException
 
 from loaders.handle import ModelHandle
-from service.http import compression, problems
-from service.http.cors import Cors
-from service.http.hooks import AnswerHeaders
-from service.http.keys import Guard
-from service.http.paths import is_ours
+from service.http import problems
+from service.http.application import JitneyFlask
+from service.http.hooks import Hooks
 from service.http.routes import blueprint
 from service.metrics.batches import BatchMetrics
 from service.metrics.http import HttpMetrics
@@ -46,7 +42,7 @@ class Jitney:
 
 def create_app(settings: Settings | None = None, *, model_handle: ModelHandle | None = None) -> Flask:
     """An app with Jitney's routes alone. Starts no thread, loads no model, reads no file."""
-    app = Flask("jitney", static_folder=None, template_folder=None)
+    app = JitneyFlask("jitney", static_folder=None, template_folder=None)
     # Paths match exactly: a redirect would make clients repeat a POST as a GET.
     app.url_map.merge_slashes = False
     app.url_map.strict_slashes = True
@@ -63,13 +59,7 @@ def _install(app: Flask, settings: Settings, model_handle: ModelHandle | None, *
     registry = CollectorRegistry()
     runtime = Runtime(settings, BatchMetrics(registry), model_handle)
     app.extensions["jitney"] = runtime
-    # Hooks before a request run in this order, those after it in the opposite one: the two that time see all others.
-    AnswerHeaders(runtime, whole_app=whole_app).register(app)
-    HttpMetrics(app, registry)
-    ours = partial(is_ours, whole_app=whole_app)
-    Cors(settings, ours).register(app)  # a preflight carries no key
-    Guard(settings).register(app)
-    compression.register(app, ours)
+    Hooks(runtime, settings, HttpMetrics(app, registry), whole_app=whole_app).register(app)
     app.register_blueprint(blueprint)
     if whole_app:
         app.register_error_handler(HTTPException, problems.from_http_exception)

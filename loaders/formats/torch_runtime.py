@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
@@ -78,7 +79,9 @@ def to_numpy(output: Any, torch: ModuleType) -> Any:
 
 
 def free(torch: ModuleType, device: str) -> None:
-    """Give the memory that torch keeps for a dropped model back to the device."""
+    """Give the memory of a model that has just been dropped back, and what torch keeps of it on the device."""
+    # Programs of torch hold themselves in circles, which nothing else would undo for a long while.
+    gc.collect()
     if device != "cpu":
         torch.cuda.empty_cache()
 

@@ -25,6 +25,10 @@ MAX_PASSES = 16
 PATIENCE_S = 1.0
 
 
+Turns = OrderedDict[Ticket, None]
+"""The requests of one priority, in the order in which they have their turn; `levels[priority - 1]` of a lane."""
+
+
 class Lane:
     """The waiting requests of one compatibility key. `quantum`: rows a request may send before it queues again."""
 
@@ -32,7 +36,7 @@ class Lane:
         self.name = name
         self.rows = 0
         self._quantum = quantum
-        self._levels: dict[Priority, OrderedDict[Ticket, None]] = {level: OrderedDict() for level in Priority}
+        self._levels: tuple[Turns, Turns, Turns] = (OrderedDict(), OrderedDict(), OrderedDict())
         self._arrivals: OrderedDict[Ticket, None] = OrderedDict()
         self._front: Row | None = None  # the row whose turn it was when a batch was last chosen
         self._passes = 0  # batches that left without it
@@ -49,19 +53,19 @@ class Lane:
         """Let a request queue at the end."""
         ticket.credit = self._quantum
         ticket.level = ticket.priority
-        self._levels[ticket.level][ticket] = None
+        self._levels[ticket.level - 1][ticket] = None
         self._arrivals[ticket] = None
         self.rows += ticket.unserved
 
     def next_turn(self) -> Ticket:
         """The request at the front; the lane must not be empty."""
-        return next(iter(next(filter(None, self._levels.values()))))
+        high, normal, low = self._levels
+        return next(iter(high or normal or low))
 
     def promote(self, now: float) -> None:
         """Treat requests as the highest that have let others go first for long enough."""
-        highest = self._levels[Priority.HIGH]
-        for level in (Priority.NORMAL, Priority.LOW):
-            turns = self._levels[level]
+        highest, *others = self._levels
+        for turns in others:
             while turns and now - (ticket := next(iter(turns))).turn_at >= PATIENCE_S:
                 del turns[ticket]
                 ticket.level = Priority.HIGH
@@ -91,13 +95,13 @@ class Lane:
             elif ticket.credit == 0:
                 ticket.credit = self._quantum
                 ticket.turn_at = now
-                del self._levels[ticket.level][ticket]
+                del self._levels[ticket.level - 1][ticket]
                 ticket.level = ticket.priority
-                self._levels[ticket.level][ticket] = None
+                self._levels[ticket.level - 1][ticket] = None
 
     def in_order(self) -> Iterator[Row]:
         """The waiting rows in the order in which they have their turn."""
-        for turns in self._levels.values():
+        for turns in self._levels:
             yield from self._in_order(turns)
 
     def _in_order(self, turns: Iterable[Ticket]) -> Iterator[Row]:
@@ -128,21 +132,20 @@ class Lane:
             self._front, self._passes = front, 0
         if self._passes >= MAX_PASSES:
             scheduler = Fifo()
-        highest = self._in_order(self._levels[front.ticket.level])
+        level = front.ticket.level
+        highest = self._in_order(self._levels[level - 1])
         waiting = tuple(islice(highest, max(limits.max_rows, scheduler.look_ahead(limits))))
         positions = scheduler.select(waiting, limits, self._passes)
         _check_selection(positions, waiting, limits)
         chosen = [waiting[position] for position in positions]
-        if len(chosen) == len(waiting):
-            self._fill_up(chosen, front.ticket.level, limits)
+        if len(chosen) == len(waiting) < self.rows:
+            self._fill_up(chosen, level, limits)
         return chosen
 
     def _fill_up(self, chosen: list[Row], level: Priority, limits: BatchLimits) -> None:
         longest = max(row.length for row in chosen)
-        for lower in Priority:
-            if lower <= level:
-                continue
-            for row in self._in_order(self._levels[lower]):
+        for lower in self._levels[level:]:
+            for row in self._in_order(lower):
                 longest = max(longest, row.length)
                 if not limits.fits(len(chosen) + 1, longest):
                     return
@@ -164,7 +167,7 @@ class Lane:
         return False
 
     def _forget(self, ticket: Ticket) -> None:
-        del self._levels[ticket.level][ticket], self._arrivals[ticket]
+        del self._levels[ticket.level - 1][ticket], self._arrivals[ticket]
         self.rows -= ticket.unserved
         ticket.unserved = 0
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Callable
 
-from flask import Flask, Request, Response, request
+from flask import Request, Response
 
 # A shorter body fits into one packet or two as it is, and gzip's own 18 bytes and its time weigh more.
 MIN_BYTES = 1024
@@ -19,25 +18,16 @@ LEVEL = 1
 _TEXT = re.compile(r"text/.*|application/(.+\+)?json|application/(javascript|openmetrics-text)|image/svg\+xml")
 
 
-def register(app: Flask, is_ours: Callable[[], bool]) -> None:
-    """Compress the answers of `app` that are ours."""
-
-    def after(response: Response) -> Response:
-        return compress(response, request) if is_ours() else response
-
-    app.after_request(after)
-
-
-def compress(response: Response, request: Request) -> Response:
-    """`response`, as gzip when it is text of MIN_BYTES or more and the client prefers that to the plain text.
+def compress(response: Response, request: Request) -> None:
+    """Make the body gzip when it is text of MIN_BYTES or more and the client prefers that to the plain text.
 
     An answer that would have been compressed for another client says so to caches.
     """
     if not _is_compressible(response):
-        return response
+        return
     response.vary.add("Accept-Encoding")
     if not _is_wanted(request):
-        return response
+        return
     data = response.get_data()
     packed = gzip.compress(data, LEVEL, mtime=0)
     if len(packed) < len(data):
@@ -46,10 +36,12 @@ def compress(response: Response, request: Request) -> Response:
         etag, _ = response.get_etag()
         if etag is not None:
             response.set_etag(etag, weak=True)  # a strong one stands for the very bytes
-    return response
 
 
 def _is_compressible(response: Response) -> bool:
+    parts = response.response
+    if type(parts) is list and len(parts) == 1 and len(parts[0]) < MIN_BYTES:
+        return False  # what most answers are, told at once
     return (
         not response.is_streamed
         and not response.direct_passthrough

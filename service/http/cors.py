@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from flask import Request, Response, current_app
 
-from flask import Flask, Response, current_app, request
-
-from service.http.paths import BLUEPRINT
 from service.settings import Settings
 
 # Headers of answers that a page may read, and of requests that it may set, beside those that need no leave.
@@ -23,19 +20,13 @@ class Cors:
     No cookies: a key goes into a header, which a foreign page can set only when it knows the key.
     """
 
-    def __init__(self, settings: Settings, is_ours: Callable[[], bool]) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._origins = frozenset(settings.cors_origins or ())
-        self._is_ours = is_ours
 
-    def register(self, app: Flask) -> None:
-        """Run before and after each request of `app`; not at all as long as no origin is allowed."""
-        if self._origins:
-            app.before_request(self._before)
-            app.after_request(self._after)
-
-    def _before(self) -> Response | None:
-        preflight = request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
-        if not preflight or request.blueprint != BLUEPRINT or self._allowed() is None:
+    def preflight(self, request: Request) -> Response | None:
+        """The answer to a browser that asks before it sends; None for any other request."""
+        asks = request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
+        if not asks or self._allowed(request) is None:
             return None
         response = Response(status=204)
         response.headers["Access-Control-Allow-Methods"] = _methods()
@@ -43,19 +34,17 @@ class Cors:
         response.headers["Access-Control-Max-Age"] = str(MAX_AGE_S)
         return response
 
-    def _after(self, response: Response) -> Response:
-        if not self._is_ours():
-            return response
+    def add_headers(self, request: Request, response: Response) -> None:
+        """Let a page of an allowed origin read this answer."""
         if "*" not in self._origins:
             response.vary.add("Origin")
-        allowed = self._allowed()
+        allowed = self._allowed(request)
         if allowed is not None:
             response.headers["Access-Control-Allow-Origin"] = allowed
             if request.method != "OPTIONS":
                 response.headers["Access-Control-Expose-Headers"] = EXPOSED
-        return response
 
-    def _allowed(self) -> str | None:
+    def _allowed(self, request: Request) -> str | None:
         """What the answer says is allowed; None for requests of no origin, or of one that is not."""
         origin = request.headers.get("Origin")
         if origin is None:

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from flask import g, request
+from flask import request
 
 from loaders.handle import ModelHandle
 from loaders.signature import InputSpec
 from service.http.blueprint import runtime
+from service.http.state import state_in
 from service.prediction import PredictCall, Prediction, admit, deadline_of, lease_model, predict
 from service.settings import Settings
 from service.wsgi_environ import ACCEPTED
@@ -52,12 +53,13 @@ def exchange(name: str | None, version: str | None, receive: Callable[[Settings,
     to it where only one model can be meant. No model is held while the body is read, however slowly it comes.
     Raises what `receive`, `lease_model` and `predict` raise.
     """
-    started_at = time.perf_counter()
     entered_at = time.monotonic()
+    environ = request.environ
+    state = state_in(environ)
     here = runtime()
     here.await_model_in_memory()
-    admit(here, name, version, was_accepted=request.environ.get(ACCEPTED, False))
-    is_gone = _is_gone(request.environ)
+    admit(here, name, version, was_accepted=environ.get(ACCEPTED, False))
+    is_gone = _is_gone(environ)
     arrival = here.announce()
     try:
         peeked = None if here.has_repository else here.peek(name, version)
@@ -65,16 +67,17 @@ def exchange(name: str | None, version: str | None, receive: Callable[[Settings,
         deadline = deadline_of(here, entered_at, incoming.timeout_s)
         asked = incoming.model_version
         with lease_model(here, name, version, asked, deadline=deadline, arrival=arrival, is_gone=is_gone) as model:
-            g.jitney_model = model
+            state.model = model
             call = incoming.call_for(model)
             prediction = predict(here, model, call, entered_at=entered_at, arrival=arrival, is_gone=is_gone)
     finally:
         arrival.release()
-    g.jitney_phases = (
-        f"preprocess;dur={prediction.preprocess_s * 1000:.3f}, queue;dur={prediction.answer.queue_s * 1000:.3f}, "
-        f"model;dur={prediction.answer.model_s * 1000:.3f}"
+    answer = prediction.answer
+    state.phases = (
+        f"preprocess;dur={prediction.preprocess_s * 1000:.3f}, queue;dur={answer.queue_s * 1000:.3f}, "
+        f"model;dur={answer.model_s * 1000:.3f}, "
     )
-    return Exchange(incoming, prediction, (time.perf_counter() - started_at) * 1000)
+    return Exchange(incoming, prediction, (time.perf_counter() - state.started_at) * 1000)
 
 
 def _is_gone(environ: dict[str, Any]) -> Callable[[], bool] | None:

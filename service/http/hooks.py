@@ -1,74 +1,111 @@
-"""What every answer carries: a request id, the model's version, and how long it took."""
+"""What happens around the view of every request: one hook before it and one after, whatever there is to do."""
 
 from __future__ import annotations
 
 import time
+from typing import Any, cast
 
-from flask import Flask, Response, g, request
+from flask import Flask, Request, Response, request
 from werkzeug.exceptions import MethodNotAllowed, NotFound
 
 from service.http import problems
-from service.http.paths import OwnPaths, is_ours
-from service.http.request_id import request_id
+from service.http.compression import compress
+from service.http.cors import Cors
+from service.http.keys import Guard
+from service.http.paths import OWN_ENDPOINTS, OwnPaths
+from service.http.state import RequestState, state_in
+from service.metrics.http import HttpMetrics
 from service.runtime import Runtime
+from service.settings import Settings
 
 
-class AnswerHeaders:
-    """Adds the headers to the answers of Jitney's own routes, or of every route when the whole app is Jitney's.
+class Hooks:
+    """Before a view: refusals, preflights and keys. After it: the headers of the answer, compression, and metrics.
 
-    In an app that has pages of its own, it also answers what goes wrong at or under a path of Jitney's: the client of
-    an API is not to get the app's page for people.
+    That holds for Jitney's own routes, or for every route when the whole app is Jitney's; requests are counted in any
+    case. In an app that has pages of its own, what goes wrong at or under a path of Jitney's is answered here: the
+    client of an API is not to get the app's page for people.
+
     `X-Model-Version` tells the version that answered, or else the default one; it is left out as long as that is not
     known, that is while a bundle is being read.
     """
 
-    def __init__(self, runtime: Runtime, *, whole_app: bool) -> None:
+    def __init__(self, runtime: Runtime, settings: Settings, metrics: HttpMetrics, *, whole_app: bool) -> None:
         self._runtime = runtime
+        self._metrics = metrics
+        self._guard = Guard(settings)
+        self._cors = Cors(settings) if settings.cors_origins else None
         self._whole_app = whole_app
 
     def register(self, app: Flask) -> None:
-        """Run before and after each request of `app`."""
+        """Run around each request of `app`."""
         self._own_paths = OwnPaths(app)
         app.before_request(self._before)
         app.after_request(self._after)
 
     def _before(self) -> Response | None:
-        g.jitney_started_at = time.perf_counter()
+        now = _current_request()
+        environ = now.environ
+        state = state_in(environ)
+        ours = self._is_ours(now, state)
         # Werkzeug takes every number of slashes at the front for one, whatever the map of URLs says.
-        if request.environ.get("PATH_INFO", "").startswith("//") and self._is_ours():
+        if ours and environ.get("PATH_INFO", "").startswith("//"):
             # Not raised: an app's own page for 404 would come before the handler of our blueprint.
             return problems.from_http_exception(NotFound())
-        refusal = request.routing_exception
+        if now.routing_exception is not None:
+            return self._refused(now, state)
+        if ours and _is_own_route(now):
+            if self._cors is not None and (answer := self._cors.preflight(now)) is not None:
+                return answer  # a preflight carries no key
+            self._guard.check(now)
+        return None
+
+    def _refused(self, now: Request, state: RequestState) -> Response | None:
+        refusal = now.routing_exception
         if self._whole_app or not isinstance(refusal, NotFound | MethodNotAllowed):
             return None
-        if not self._own_paths.include(request.environ.get("PATH_INFO", "")):
+        if not self._own_paths.include(now.environ.get("PATH_INFO", "")):
             return None
-        g.jitney_refused = True
+        state.is_refused = True
         return problems.from_http_exception(refusal)
 
     def _after(self, response: Response) -> Response:
-        if not self._is_ours():
-            return response
-        headers = response.headers
-        headers["X-Request-ID"] = request_id()
-        version = self._version()
-        if version is not None:
-            headers["X-Model-Version"] = version
-        headers["Server-Timing"] = _timing()
+        now = _current_request()
+        state = state_in(now.environ)
+        if self._is_ours(now, state):
+            self._add_headers(now, state, response)
+            if self._cors is not None:
+                self._cors.add_headers(now, response)
+            compress(response, now)
+        self._metrics.count(now, response, state.started_at)
         return response
 
-    def _version(self) -> str | None:
+    def _add_headers(self, now: Request, state: RequestState, response: Response) -> None:
+        headers = response.headers
+        # Nobody has added these before, and looking for them first would cost more than all the rest.
+        headers.add("X-Request-ID", state.request_id(now.environ))
+        version = self._version(now, state)
+        if version is not None:
+            headers.add("X-Model-Version", version)
+        took_ms = (time.perf_counter() - state.started_at) * 1000
+        headers.add("Server-Timing", f"{state.phases}total;dur={took_ms:.3f}")
+
+    def _version(self, now: Request, state: RequestState) -> str | None:
         """The version that answered, else the one that would."""
-        if "jitney_model" in g:
-            return str(g.jitney_model.version)
-        return self._runtime.version_of((request.view_args or {}).get("name"))
+        if state.model is not None:
+            return state.model.version
+        arguments: dict[str, Any] = now.view_args or {}
+        return self._runtime.version_of(arguments.get("name"))
 
-    def _is_ours(self) -> bool:
-        return is_ours(whole_app=self._whole_app)
+    def _is_ours(self, now: Request, state: RequestState) -> bool:
+        return self._whole_app or state.is_refused or _is_own_route(now)
 
 
-def _timing() -> str:
-    phases = [g.jitney_phases] if "jitney_phases" in g else []
-    # A hook of the app that answered first has kept ours from running: then there is nothing to report.
-    started_at = g.get("jitney_started_at", time.perf_counter())
-    return ", ".join([*phases, f"total;dur={(time.perf_counter() - started_at) * 1000:.3f}"])
+def _is_own_route(now: Request) -> bool:
+    rule = now.url_rule
+    return rule is not None and rule.endpoint.startswith(OWN_ENDPOINTS)
+
+
+def _current_request() -> Request:
+    """The request itself: each look through Flask's proxy costs as much as ten at the object."""
+    return cast(Request, request._get_current_object())  # type: ignore[attr-defined]

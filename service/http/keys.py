@@ -8,7 +8,7 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from flask import Flask, current_app, request
+from flask import Request, current_app
 from pydantic import SecretStr
 
 from service.errors import Forbidden, Unauthorized
@@ -76,35 +76,41 @@ class Guard:
             Access.METRICS: (settings.metrics_key,),
             Access.ADMIN: (settings.admin_token,),
         }
+        self._known: dict[tuple[str, bool], Access] = {}
         self._rings = {access: KeyRing(filter(None, some)) for access, some in keys.items() if any(some)}
 
-    def register(self, app: Flask) -> None:
-        """Judge each request of `app` before its view runs."""
-        app.before_request(self._before)
-
-    def _before(self) -> None:
-        if request.blueprint != BLUEPRINT or request.method == "OPTIONS":
+    def check(self, request: Request) -> None:
+        """Raise Unauthorized or Forbidden for a request to one of Jitney's routes that must not get to its view."""
+        if request.method == "OPTIONS":
             return
-        access = _access()
+        access = self._access(request)
         ring = self._rings.get(access)
         if ring is None:
             if access is Access.ADMIN:
                 raise Forbidden("loading and unloading models over HTTP is switched off; ADMIN_TOKEN switches it on")
             return
-        if not ring.opens(_presented()):
+        if not ring.opens(_presented(request)):
             raise Unauthorized("a key is needed here, as Authorization: Bearer or X-API-Key; none that fits was sent")
 
+    def _access(self, request: Request) -> Access:
+        """What the route needs, worked out once for each."""
+        endpoint, reads = request.endpoint or "", request.method in _READING
+        known = self._known.get((endpoint, reads))
+        if known is None:
+            known = self._known[endpoint, reads] = _access_of(endpoint, reads=reads)
+        return known
 
-def _access() -> Access:
-    marked: Access | None = getattr(current_app.view_functions.get(request.endpoint or ""), _MARK, None)
+
+def _access_of(endpoint: str, *, reads: bool) -> Access:
+    marked: Access | None = getattr(current_app.view_functions.get(endpoint), _MARK, None)
     if marked is not None:
         return marked
-    if request.endpoint == f"{BLUEPRINT}.metrics":
+    if endpoint == f"{BLUEPRINT}.metrics":
         return Access.METRICS
-    return Access.OPEN if request.method in _READING else Access.INFERENCE
+    return Access.OPEN if reads else Access.INFERENCE
 
 
-def _presented() -> list[str]:
+def _presented(request: Request) -> list[str]:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     bearer = [token.strip(" ")] if scheme.lower() == "bearer" else []
     return [*bearer, request.headers.get("X-API-Key", "")]

@@ -6,21 +6,17 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from flask import Flask, g, request
+from flask import Flask
 
 # The endpoints of Jitney's rules begin so.
 BLUEPRINT = "jitney"
+OWN_ENDPOINTS = f"{BLUEPRINT}."
 
 # Options of a rule, whatever the app's own map says: paths match exactly, because a redirect would make clients
 # repeat a POST as a GET.
 EXACT: dict[str, Any] = {"merge_slashes": False, "strict_slashes": True}
 
 _VARIABLE = re.compile(r"<[^>]*>")
-
-
-def is_ours(*, whole_app: bool) -> bool:
-    """Whether the answer to this request is Jitney's: of one of its routes, or a refusal at one of its paths."""
-    return whole_app or request.blueprint == BLUEPRINT or "jitney_refused" in g
 
 
 class OwnPaths:
@@ -31,7 +27,7 @@ class OwnPaths:
 
     def include(self, path: str) -> bool:
         """Whether a path that matches no rule is for Jitney to answer."""
-        rules = tuple(rule.rule for rule in self._app.url_map.iter_rules() if rule.endpoint.startswith(BLUEPRINT + "."))
+        rules = tuple(rule.rule for rule in self._app.url_map.iter_rules() if rule.endpoint.startswith(OWN_ENDPOINTS))
         return _pattern(rules).fullmatch(path) is not None
 
 

@@ -11,7 +11,7 @@ from werkzeug.exceptions import HTTPException
 
 from service import errors
 from service.http.json import json_response
-from service.http.request_id import request_id
+from service.http.state import request_id
 
 _log = logging.getLogger("jitney.http")
 
@@ -22,7 +22,7 @@ PROBLEMS: dict[type[errors.JitneyError], tuple[int, str]] = {
     errors.Unauthorized: (401, "Key needed"),
     errors.Forbidden: (403, "Switched off"),
     errors.UnknownModel: (404, "Unknown model"),
-    errors.UnknownVersion: (404, "Unknown version"),
+    errors.UnknownVersion: (404, "Unknown model"),
     errors.VersionMismatch: (409, "Version not served"),
     errors.TooLarge: (413, "Too large"),
     errors.UnsupportedMedia: (415, "Unsupported media type"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -36,6 +37,7 @@ class BatchMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
+        self._known: dict[tuple[str, str], _Series] = {}
 
         def counter(name: str, text: str, *more: str) -> Counter:
             return Counter(name, text, (*_MODEL, *more), registry=registry)
@@ -79,12 +81,11 @@ class BatchMetrics:
         self._oldest.labels(*labels).set_function(lambda: status().oldest_wait_s)
         self._backlog.labels(*labels).set_function(lambda: status().backlog_s)
         self._ceiling.labels(*labels).set_function(lambda: status().effective_max_batch_size)
-        for family in (self._size, self._queue_wait, self._model_s, self._preprocess, self._rows, self._abandoned):
-            family.labels(*labels)
+        series = self._series(model)
         for reason in ("model", "oom", "output_count", "non_finite", "scheduler"):
-            self._errors.labels(*labels, reason)
+            series.errors(reason)
         for reason in ("queue_full", "deadline", "draining", "worker_dead"):
-            self._rejected.labels(*labels, reason)
+            series.rejected(reason)
 
     def unloaded(self, model: ModelIdentity, replaced_by: ModelIdentity | None = None) -> None:
         """A model is served no longer: what tells its present state goes, what counts its past stays.
@@ -101,35 +102,61 @@ class BatchMetrics:
         self, model: ModelIdentity, info: BatchInfo, waits_s: Sequence[float], errors: Sequence[PredictionFailed]
     ) -> None:
         """A batch has run."""
-        labels = (model.name, model.version)
-        self._size.labels(*labels).observe(info.size)
-        self._model_s.labels(*labels).observe(info.model_s)
-        self._flushes.labels(*labels, info.reason).inc()
-        self._rows.labels(*labels).inc(info.size)
-        self._tokens.labels(*labels).inc(info.tokens)
-        self._padding.labels(*labels).inc(info.padding_tokens)
-        queue_wait = self._queue_wait.labels(*labels)
+        series = self._series(model)
+        series.size.observe(info.size)
+        series.model_s.observe(info.model_s)
+        series.flushes(info.reason).inc()
+        series.rows.inc(info.size)
+        series.tokens.inc(info.tokens)
+        if info.padding_tokens:
+            series.padding.inc(info.padding_tokens)
         for wait_s in waits_s:
-            queue_wait.observe(wait_s)
+            series.queue_wait.observe(wait_s)
         for error in errors:
-            self.failed_rows(model, error.reason, 1)
+            series.errors(error.reason).inc()
 
     def split(self, model: ModelIdentity, kind: FaultKind) -> None:
         """A model call failed, and its rows are tried again in two halves."""
-        self._retries.labels(model.name, model.version, kind).inc()
+        self._series(model).retries(kind).inc()
 
     def failed_rows(self, model: ModelIdentity, reason: str, count: int) -> None:
         """Rows that their callers got an error for."""
-        self._errors.labels(model.name, model.version, reason).inc(count)
+        self._series(model).errors(reason).inc(count)
 
     def preprocessed(self, model: ModelIdentity, seconds: float) -> None:
         """A request's rows are ready for the queue."""
-        self._preprocess.labels(model.name, model.version).observe(seconds)
+        self._series(model).preprocess.observe(seconds)
 
     def rejected(self, model: ModelIdentity, reason: str) -> None:
         """A request that was admitted to no batch, or gave up waiting."""
-        self._rejected.labels(model.name, model.version, reason).inc()
+        self._series(model).rejected(reason).inc()
 
     def abandoned(self, model: ModelIdentity, rows: int) -> None:
         """Rows whose client closed its connection."""
-        self._abandoned.labels(model.name, model.version).inc(rows)
+        self._series(model).abandoned.inc(rows)
+
+    def _series(self, model: ModelIdentity) -> _Series:
+        labels = (model.name, model.version)
+        series = self._known.get(labels)
+        if series is None:
+            series = self._known[labels] = _Series(self, labels)
+        return series
+
+
+class _Series:
+    """The series of one version of a model: finding one by its labels costs more than counting."""
+
+    def __init__(self, families: BatchMetrics, labels: tuple[str, str]) -> None:
+        self.size = families._size.labels(*labels)
+        self.queue_wait = families._queue_wait.labels(*labels)
+        self.model_s = families._model_s.labels(*labels)
+        self.preprocess = families._preprocess.labels(*labels)
+        self.rows = families._rows.labels(*labels)
+        self.abandoned = families._abandoned.labels(*labels)
+        self.tokens = families._tokens.labels(*labels)
+        self.padding = families._padding.labels(*labels)
+        # By reason: there are a handful of them.
+        self.flushes = lru_cache(partial(families._flushes.labels, *labels))
+        self.errors = lru_cache(partial(families._errors.labels, *labels))
+        self.rejected = lru_cache(partial(families._rejected.labels, *labels))
+        self.retries = lru_cache(partial(families._retries.labels, *labels))

@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any
 
-from flask import Flask, Response, current_app, g, request
+from flask import Flask, Request, Response, current_app, request
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_flask_exporter import PrometheusMetrics
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
@@ -40,6 +40,7 @@ class HttpMetrics(PrometheusMetrics):  # type: ignore[misc]
             buckets=SECONDS,
             registry=registry,
         )
+        self._series: dict[tuple[str, str, str], tuple[Counter, Histogram | None]] = {}
         super().__init__(app, registry=registry)
 
     def register_endpoint(self, path: str, app: Flask) -> None:
@@ -50,10 +51,8 @@ class HttpMetrics(PrometheusMetrics):  # type: ignore[misc]
         # Under the blueprint's name it has the headers and error answers of the other routes.
         app.add_url_rule(path, "jitney.metrics", self._page, merge_slashes=False, strict_slashes=True)
 
-    def export_defaults(self, *_: Any, app: Flask, **__: Any) -> None:
-        """Called by the exporter when it is bound to an app."""
-        app.before_request(self._start)
-        app.after_request(self._count)
+    def export_defaults(self, *_: Any, **__: Any) -> None:
+        """Called by the exporter when it is bound to an app; counting is left to whoever calls `count`."""
 
     def _page(self) -> Response:
         """All series, or those that `?name[]=` asks for; in multiprocess mode the client library cannot choose."""
@@ -61,24 +60,28 @@ class HttpMetrics(PrometheusMetrics):  # type: ignore[misc]
         text, content_type = self.generate_metrics(request.headers.get("Accept"), names)
         return Response(text, content_type=content_type)
 
-    def _start(self) -> None:
-        g.jitney_counted_from = time.perf_counter()
-
-    def _count(self, response: Response) -> Response:
-        route = _route()
+    def count(self, request: Request, response: Response, started_at: float) -> None:
+        """Count a request that has been answered. started_at: `time.perf_counter()` at its beginning."""
+        rule = request.url_rule
+        route = _route(request) if rule is None else rule.rule
         method = request.method if request.method in _METHODS else "other"
         labels = (method, route, str(response.status_code))
-        self._requests.labels(*labels).inc()
-        # A hook of the app that answered first has kept ours from running: then the time is not known.
-        if route not in _UNTIMED and "jitney_counted_from" in g:
-            self._seconds.labels(*labels).observe(time.perf_counter() - g.jitney_counted_from)
-        return response
+        series = self._series.get(labels)
+        if series is None:
+            # Finding the series of some labels costs more than counting; there is a bounded number of them.
+            timed = None if route in _UNTIMED else self._seconds.labels(*labels)
+            series = self._series[labels] = self._requests.labels(*labels), timed
+        counter, histogram = series
+        counter.inc()
+        if histogram is not None:
+            histogram.observe(time.perf_counter() - started_at)
 
 
-def _route() -> str:
-    rule: Any = request.url_rule
+def _route(request: Request) -> str:
+    """The rule that would have matched, had the method been another one."""
     refusal = request.routing_exception
-    if rule is None and isinstance(refusal, MethodNotAllowed) and refusal.valid_methods:
+    rule: Any = None
+    if isinstance(refusal, MethodNotAllowed) and refusal.valid_methods:
         adapter = current_app.create_url_adapter(request)
         try:
             rule = adapter and adapter.match(method=next(iter(refusal.valid_methods)), return_rule=True)[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import threading
 from collections import Counter
@@ -187,8 +186,6 @@ class LoadedModels:
             return
         while models:
             self._free_one(models.pop())
-        # Programs of torch hold themselves in circles: without this their weights would stay for a long while.
-        gc.collect()
         with self._freed:
             self._freed.notify_all()
 

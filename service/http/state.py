@@ -1,0 +1,53 @@
+"""What is known of one request beside what Flask knows: kept in its WSGI environ, where looking it up costs least."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from typing import Any
+
+from flask import request
+
+from loaders.handle import ModelHandle
+
+_KEY = "jitney.state"
+
+_ACCEPTED_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+
+
+class RequestState:
+    """One request. `model`: the one that answers, once it is known. `phases`: how long its parts took, for the header.
+
+    `is_refused`: nothing is at its path, which is one of Jitney's. *Thread:* the request's own.
+    """
+
+    __slots__ = ("_request_id", "is_refused", "model", "phases", "started_at")
+
+    def __init__(self) -> None:
+        self.started_at = time.perf_counter()
+        self.model: ModelHandle | None = None
+        self.phases = ""
+        self.is_refused = False
+        self._request_id: str | None = None
+
+    def request_id(self, environ: dict[str, Any]) -> str:
+        """The caller's own `X-Request-ID` when it is well formed, else a new one; the same for the whole request."""
+        if self._request_id is None:
+            asked = environ.get("HTTP_X_REQUEST_ID", "")
+            self._request_id = asked if _ACCEPTED_ID.fullmatch(asked) else secrets.token_hex(8)
+        return self._request_id
+
+
+def state_in(environ: dict[str, Any]) -> RequestState:
+    """The state of the request with this environ; it begins when it is first asked for."""
+    state: RequestState | None = environ.get(_KEY)
+    if state is None:
+        state = environ[_KEY] = RequestState()
+    return state
+
+
+def request_id() -> str:
+    """The id under which the request that is served now stands in its answer and in the log."""
+    environ = request.environ
+    return state_in(environ).request_id(environ)
