@@ -26,7 +26,8 @@ CLOSE_S = 2.0
 # Exit status with which a worker tells gunicorn's master to give up instead of starting the next one.
 BOOT_ERROR = 3
 
-read_dotenv()
+for _doubt in read_dotenv():
+    print(f"jitney: {_doubt}", file=sys.stderr)
 try:
     _settings = load_settings()
 except SettingsError as error:

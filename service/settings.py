@@ -6,6 +6,7 @@ import math
 import os
 import re
 from collections.abc import MutableMapping
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -32,6 +33,9 @@ _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\sA-Z]+")
 MIN_KEY_CHARS = 8
 MAX_KEY_CHARS = 256
 _KEY = re.compile(rf"[!-~]{{{MIN_KEY_CHARS},{MAX_KEY_CHARS}}}")
+
+# How much a name must be like a setting's to be taken for a misspelt one, from 0 to 1.
+_ALIKE = 0.85
 
 Positive = Annotated[int, Field(ge=1)]
 Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -248,11 +252,19 @@ def load_settings(**values: Any) -> Settings:
         raise SettingsError("\n".join(_line(fault) for fault in error.errors(include_url=False))) from None
 
 
-def read_dotenv(path: Path = Path(".env"), environ: MutableMapping[str, str] = os.environ) -> None:
-    """Take over the lines of a `.env` file; variables that are set already win."""
+def read_dotenv(path: Path = Path(".env"), environ: MutableMapping[str, str] = os.environ) -> list[str]:
+    """Take over the lines of a `.env` file; variables that are set already win.
+
+    Returns a sentence for each line that looks like a setting and is none.
+    """
+    doubts = []
+    known = [name.upper() for name in Settings.model_fields]
     for name, value in dotenv_values(path).items():
         if value is not None:
             environ.setdefault(name, value)
+        if name not in known and (close := get_close_matches(name.upper(), known, n=1, cutoff=_ALIKE)):
+            doubts.append(f"{path}: {name} is no setting; did you mean {close[0]}?")
+    return doubts
 
 
 def _parts(text: str) -> list[str]:

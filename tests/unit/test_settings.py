@@ -227,3 +227,11 @@ def test_the_self_check_takes_one_of_its_three_words():
     assert load_settings(self_check="strict").self_check == "strict"
     with pytest.raises(SettingsError, match="SELF_CHECK='maybe'"):
         load_settings(self_check="maybe")
+
+
+def test_a_misspelt_setting_in_a_dotenv_file_is_told(tmp_path):
+    file = tmp_path / ".env"
+    file.write_text("MAX_BATCHSIZE=3\nMODEL_PATH=m\nYOURS=1\nDATABASE_URL=x\n")
+    environ: dict[str, str] = {}
+    assert read_dotenv(file, environ) == [f"{file}: MAX_BATCHSIZE is no setting; did you mean MAX_BATCH_SIZE?"]
+    assert environ["YOURS"] == "1"
