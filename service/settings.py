@@ -16,6 +16,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator, model_v
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from service.batching.policy import BatchPolicy
+from service.logs import LogFormat
 
 # Threads beside those that wait for a batch, so that probes and refusals are answered while all of those wait.
 SPARE_THREADS = 8
@@ -133,6 +134,9 @@ class Settings(BaseSettings):
     omp_num_threads: Positive | None = Field(
         None, description="Native threads of the model; default: the container's CPUs"
     )
+    log_format: LogFormat = Field(
+        LogFormat.JSON, description="What a line of the log is: json, an object for machines; text, for people"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least severe message that is logged"
     )
@@ -207,7 +211,7 @@ class Settings(BaseSettings):
             raise ValueError("must be rising batch sizes, e.g. 1,4,16,32")
         return value
 
-    @field_validator("log_level", mode="before")
+    @field_validator("log_format", "log_level", mode="before")
     @classmethod
     def _lower(cls, value: Any) -> Any:
         return value.lower() if isinstance(value, str) else value

@@ -35,6 +35,7 @@ DEFAULTS = {
     "CORS_ORIGINS": None,
     "BIND": "127.0.0.1:8000",
     "GRACEFUL_TIMEOUT_S": 35,
+    "LOG_FORMAT": "json",
     "LOG_LEVEL": "info",
     "THREADS": None,
 }
@@ -91,6 +92,7 @@ def test_every_setting_is_described():
         ("GRACEFUL_TIMEOUT_S", "0", "greater than or equal to 1"),
         ("THREADS", "0", "greater than or equal to 1"),
         ("OMP_NUM_THREADS", "0", "greater than or equal to 1"),
+        ("LOG_FORMAT", "xml", "'json' or 'text'"),
         ("LOG_LEVEL", "loud", "'debug', 'info', 'warning' or 'error'"),
     ],
 )
@@ -179,7 +181,8 @@ def test_a_misspelt_keyword_is_an_error():
 
 def test_variables_are_read_in_any_case(monkeypatch):
     monkeypatch.setenv("log_level", "WARNING")
-    assert Settings().log_level == "warning"
+    monkeypatch.setenv("log_format", "TEXT")
+    assert (Settings().log_level, Settings().log_format) == ("warning", "text")
 
 
 def test_settings_do_not_change():
