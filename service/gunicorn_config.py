@@ -5,6 +5,7 @@ It is read in gunicorn's master before any numeric library is loaded, and it mus
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -15,7 +16,9 @@ from typing import Any
 
 from loaders.devices import cpu_count
 from service.cpu_threads import POOL_VARIABLES, size_thread_pools
+from service.logs import log_config, log_fields
 from service.settings import SettingsError, load_settings, read_dotenv
+from service.start_summary import start_summary
 
 # Longer than nginx keeps idle upstream connections (60 s): the side that closes first must be the client's.
 KEEPALIVE_S = 75
@@ -26,12 +29,11 @@ CLOSE_S = 2.0
 # Exit status with which a worker tells gunicorn's master to give up instead of starting the next one.
 BOOT_ERROR = 3
 
-for _doubt in read_dotenv():
-    print(f"jitney: {_doubt}", file=sys.stderr)
+_doubts = read_dotenv()
 try:
     _settings = load_settings()
 except SettingsError as error:
-    sys.exit(f"jitney: wrong settings\n{error}")
+    sys.exit("\n".join(["jitney: wrong settings", str(error), *_doubts]))
 _sized_here = [variable for variable in POOL_VARIABLES if variable not in os.environ]
 size_thread_pools(cpu_count())
 # Read when prometheus_client is imported; the series would double what a scrape carries.
@@ -55,16 +57,9 @@ accesslog = None
 # The socket is shared by all gunicorn servers of a user unless it is off.
 control_socket_disable = True
 
-logconfig_dict = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"level": _settings.log_level.upper(), "handlers": ["stderr"]},
-    "loggers": {
-        "gunicorn.error": {"level": _settings.log_level.upper(), "handlers": ["stderr"], "propagate": False},
-    },
-}
+# One line for each request is `service.logs`' own.
+logger_class = "service.gunicorn_logger.QuietLogger"
+logconfig_dict = log_config(_settings.log_format, _settings.log_level)
 
 
 def runtimes() -> list[Any]:
@@ -75,6 +70,9 @@ def runtimes() -> list[Any]:
 
 def on_starting(server: Any) -> None:
     """Check what a command line may have changed behind the settings' back, and whether the address is free."""
+    logging.captureWarnings(True)  # else a library's warning would stand among the lines, and be none
+    for doubt in _doubts:
+        server.log.warning("%s", doubt)
     for address in server.cfg.address:
         if isinstance(address, tuple) and "LISTEN_FDS" not in os.environ and not _is_free(address):
             sys.exit(f"jitney: {address[0]}:{address[1]} is in use or not an address of this machine (BIND, --bind)")
@@ -95,6 +93,8 @@ def on_starting(server: Any) -> None:
         )
         for variable in _sized_here:
             os.environ[variable] = str(max(1, cpu_count() // server.cfg.workers))
+    message, fields = start_summary(_settings, threads=server.cfg.threads, workers=server.cfg.workers)
+    log_fields(logging.getLogger("jitney"), logging.INFO, message, fields)
 
 
 def _is_free(address: tuple[str, int]) -> bool:
