@@ -72,7 +72,7 @@ def exchange(name: str | None, version: str | None, receive: Callable[[Settings,
             prediction = predict(here, model, call, entered_at=entered_at, arrival=arrival, is_gone=is_gone)
     finally:
         arrival.release()
-    answer = prediction.answer
+    state.answer = answer = prediction.answer
     state.phases = (
         f"preprocess;dur={prediction.preprocess_s * 1000:.3f}, queue;dur={answer.queue_s * 1000:.3f}, "
         f"model;dur={answer.model_s * 1000:.3f}, "

@@ -13,6 +13,7 @@ from service.http.compression import compress
 from service.http.cors import Cors
 from service.http.keys import Guard
 from service.http.paths import OWN_ENDPOINTS, OwnPaths
+from service.http.request_log import log_answer
 from service.http.state import RequestState, state_in
 from service.metrics.http import HttpMetrics
 from service.runtime import Runtime
@@ -20,11 +21,11 @@ from service.settings import Settings
 
 
 class Hooks:
-    """Before a view: refusals, preflights and keys. After it: the headers of the answer, compression, and metrics.
+    """Before a view: refusals, preflights and keys. After it: the headers of the answer, compression, metrics, the log.
 
-    That holds for Jitney's own routes, or for every route when the whole app is Jitney's; requests are counted in any
-    case. In an app that has pages of its own, what goes wrong at or under a path of Jitney's is answered here: the
-    client of an API is not to get the app's page for people.
+    That holds for Jitney's own routes, or for every route when the whole app is Jitney's; requests are counted and
+    logged in any case. In an app that has pages of its own, what goes wrong at or under a path of Jitney's is answered
+    here: the client of an API is not to get the app's page for people.
 
     `X-Model-Version` tells the version that answered, or else the default one; it is left out as long as that is not
     known, that is while a bundle is being read.
@@ -77,7 +78,8 @@ class Hooks:
             if self._cors is not None:
                 self._cors.add_headers(now, response)
             compress(response, now)
-        self._metrics.count(now, response, state.started_at)
+        method, route = self._metrics.count(now, response, state.started_at)
+        log_answer(now.environ, state, method=method, route=route, status=response.status_code)
         return response
 
     def _add_headers(self, now: Request, state: RequestState, response: Response) -> None:

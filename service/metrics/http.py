@@ -60,8 +60,11 @@ class HttpMetrics(PrometheusMetrics):  # type: ignore[misc]
         text, content_type = self.generate_metrics(request.headers.get("Accept"), names)
         return Response(text, content_type=content_type)
 
-    def count(self, request: Request, response: Response, started_at: float) -> None:
-        """Count a request that has been answered. started_at: `time.perf_counter()` at its beginning."""
+    def count(self, request: Request, response: Response, started_at: float) -> tuple[str, str]:
+        """Count a request that has been answered, and tell under which method and route.
+
+        started_at: `time.perf_counter()` at its beginning.
+        """
         rule = request.url_rule
         route = _route(request) if rule is None else rule.rule
         method = request.method if request.method in _METHODS else "other"
@@ -75,6 +78,7 @@ class HttpMetrics(PrometheusMetrics):  # type: ignore[misc]
         counter.inc()
         if histogram is not None:
             histogram.observe(time.perf_counter() - started_at)
+        return method, route
 
 
 def _route(request: Request) -> str:
