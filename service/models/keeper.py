@@ -364,7 +364,8 @@ class ModelKeeper:
         for warning in model.warnings:
             _log.warning("%s", warning)
         took_s = time.monotonic() - began
-        _log.info("model %s version %s (%s) is ready after %.1f s", model.name, model.version, model.fmt, took_s)
+        told = model.name, model.version, model.fmt, model.device
+        _log.info("model %s version %s (%s on %s) is ready after %.1f s", *told, took_s)
         return model, sample
 
     def _warmed_up(self, model: ModelHandle) -> tuple[ModelHandle, Any]:
