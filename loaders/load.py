@@ -51,7 +51,7 @@ def load_model(
         metadata = bundle.metadata()
     metadata |= {"device": device, "trusted": pinned or allow_pickle, "pad_to_multiple_of": pad_to_multiple_of}
 
-    fmt = fmt or tables.model.format or _format_of(named, artifact)
+    fmt = fmt or tables.model.format or format_of(named, artifact)
     name = name or tables.model.name or (resolved.name if resolved.is_dir() else given.stem)
     version = version or tables.model.version or "1"
     _check_torch_keys(tables.model, fmt)
@@ -89,7 +89,7 @@ def _load(fmt: str, artifact: Path, *, name: str, version: str, metadata: dict[s
         raise ModelLoadError(f"{name!r} could not be loaded as {fmt}: {type(error).__name__}: {error}") from error
 
 
-def _format_of(named: Path, artifact: Path) -> str:
+def format_of(named: Path, artifact: Path) -> str:
     """The format that the file's name tells; a link is judged by its own name, as its target may have none."""
     if artifact.is_dir():
         if (artifact / "config.json").is_file():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from service.cli.demo import demo
+from service.cli.doctor import doctor
 from service.cli.inspect import inspect
 from service.cli.pin import pin
 from service.cli.serve import serve
@@ -20,3 +21,4 @@ main.add_command(serve)
 main.add_command(demo)
 main.add_command(inspect)
 main.add_command(pin)
+main.add_command(doctor)

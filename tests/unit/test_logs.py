@@ -67,6 +67,12 @@ class Unshowable(Exception):
     __repr__ = __str__
 
 
+class NoClass(Exception):
+    @property  # type: ignore[misc]
+    def __class__(self) -> type[Any]:
+        raise ValueError
+
+
 class Lines(logging.Handler):
     """Keeps what would be written."""
 
@@ -167,7 +173,9 @@ def test_values_beside_a_message_give_way_when_the_line_has_no_room_for_them():
         (record("%d rows", "three"), "%d rows"),
         (record(Unshowable()), "cannot be shown"),
         (record("%s", Unshowable()), "%s"),
-        (record("kept", error=Unshowable()), "kept"),
+        (record("kept", error=Unshowable()), "Unshowable"),
+        (record("kept", error=NoClass()), "kept"),
+        (record("kept", error=NoClass()), "NoClass, which cannot be shown"),
         (record("kept", fields={"a": Unshowable()}), "kept"),
         (record("kept", fields={"a": 10**5000}), "kept"),
         (record("kept", fields={"a": float("nan"), "b": [float("inf")]}), "kept"),

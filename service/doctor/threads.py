@@ -1,0 +1,83 @@
+"""Whether there are threads, processes and open files enough for what the settings promise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from service.cpu_threads import POOL_VARIABLES
+from service.doctor.findings import Finding, error, ok, warning
+from service.doctor.gunicorn_values import GunicornValues
+from service.settings import SPARE_THREADS, Settings
+
+# Files that a process has open beside its connections: libraries, the model, the log.
+_OTHER_FILES = 256
+
+
+def check_threads(settings: Settings, values: GunicornValues) -> Iterator[Finding]:
+    """HTTP threads against the rows of a batch and of the queue."""
+    batch, queue, threads = settings.max_batch_size, settings.max_queue_size, values.threads
+    least = 2 * batch + SPARE_THREADS
+    if threads < 2 * batch:
+        found = f"{threads} threads cannot fill batches of {batch} rows while others wait"
+        yield warning("THREADS", found, f"THREADS={least}")
+    elif threads < least:
+        found = f"{threads} threads: two batches of {batch} leave fewer than {SPARE_THREADS} for probes"
+        yield warning("THREADS", found, f"THREADS={least}")
+    else:
+        yield ok("THREADS", f"{threads} threads: two batches of {batch} rows, and {threads - 2 * batch} for the rest")
+    yield _queue(settings, threads)
+    if settings.max_instances > queue:
+        found = f"a request may have MAX_INSTANCES={settings.max_instances} rows, but the queue never has room for them"
+        yield warning("MAX_INSTANCES", found, f"MAX_INSTANCES={queue}")
+
+
+def _queue(settings: Settings, threads: int) -> Finding:
+    batch, queue = settings.max_batch_size, settings.max_queue_size
+    if queue < batch:
+        found = f"MAX_QUEUE_SIZE={queue} is less than MAX_BATCH_SIZE={batch}: no batch is ever full"
+        return error("MAX_QUEUE_SIZE", found, f"MAX_QUEUE_SIZE={2 * batch}")
+    # Whoever chose a bound wants it to be met; the default one is for requests of many rows.
+    is_chosen = "max_queue_size" in settings.model_fields_set
+    reached = threads - SPARE_THREADS - batch
+    if is_chosen and queue > reached:
+        found = (
+            f"{threads} threads bring at most {threads} requests of one row: they never meet MAX_QUEUE_SIZE={queue}, "
+            "and more clients wait unseen instead of being told 429"
+        )
+        return warning("MAX_QUEUE_SIZE", found, f"THREADS={queue + batch + SPARE_THREADS}")
+    return ok("MAX_QUEUE_SIZE", f"{queue} rows: room for {queue // batch} batches of {batch}")
+
+
+def check_workers(values: GunicornValues) -> Finding:
+    """Worker processes."""
+    if values.workers > 1:
+        found = f"{values.workers} processes: each loads a whole model and batches only its own requests"
+        return warning("workers", found, "leave --workers out, unless there are as many devices")
+    return ok("workers", "one process owns the model")
+
+
+def check_native_threads(environ: Mapping[str, str], cpus: int, workers: int) -> Finding:
+    """The numeric libraries' threads against the CPUs that the container has. environ: before anything is sized."""
+    share = max(1, cpus // workers)
+    over = [f"{name}={environ[name]}" for name in POOL_VARIABLES if _number(environ.get(name)) > share]
+    if over:
+        found = f"{', '.join(over)}: more threads than CPUs ({cpus}) shared by {workers} processes slow each other down"
+        return warning(
+            "native threads", found, " ".join(f"{name}={share}" for name in POOL_VARIABLES if name in environ)
+        )
+    return ok("native threads", f"not more than {share} each, on {cpus} CPUs")
+
+
+def check_open_files(values: GunicornValues, soft_limit: int) -> Finding:
+    """The limit of open files against the connections that gunicorn may hold. soft_limit: -1 for none."""
+    needed = values.worker_connections + values.threads + _OTHER_FILES
+    if 0 <= soft_limit < needed:
+        found = f"{soft_limit} may be open, {values.worker_connections} connections and the rest need {needed}"
+        return warning("open files", found, f"ulimit -n {needed}")
+    return ok("open files", f"{'any number' if soft_limit < 0 else soft_limit} may be open, {needed} are needed")
+
+
+def _number(text: str | None) -> int:
+    """Of a list, as OpenMP allows it, the first; 0 for what is no number."""
+    first = (text or "").partition(",")[0].strip()
+    return int(first) if first.isdecimal() else 0

@@ -1,0 +1,128 @@
+"""Threads, processes, open files and times: what the settings promise against what there is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from service.doctor.findings import Finding, Verdict, error, ok, warning, worst
+from service.doctor.gunicorn_values import GunicornValues, WrongOptions, check_gunicorn, gunicorn_values
+from service.doctor.threads import check_native_threads, check_open_files, check_threads, check_workers
+from service.doctor.timeouts import check_timeouts
+from service.settings import Settings
+
+OURS = "service.gunicorn_worker.Worker"
+CONFIG: dict[str, Any] = {
+    "workers": 1,
+    "threads": 72,
+    "worker_connections": 1072,
+    "keepalive": 75,
+    "graceful_timeout": 35,
+    "worker_class": OURS,
+    "preload_app": False,
+    "max_requests": 0,
+}
+
+
+def values(*arguments: str, **environ: str) -> GunicornValues:
+    return gunicorn_values(CONFIG, arguments, environ)
+
+
+def wrong(findings: Any) -> list[tuple[str, str]]:
+    return [(each.verdict.value, each.fix) for each in findings if each.verdict is not Verdict.OK]
+
+
+def test_the_worst_verdict_is_that_of_all():
+    fine, doubtful, bad = ok("a", "b"), warning("a", "b", "c"), error("a", "b", "c")
+    assert [worst([fine, bad, doubtful]), worst([doubtful, fine]), worst([fine]), worst([])] == [
+        "error", "warning", "ok", "ok"
+    ]  # fmt: skip
+    assert fine == Finding("a", "b", Verdict.OK, "")
+
+
+def test_without_options_gunicorn_gets_what_the_settings_say():
+    assert values().overridden == ()
+    assert (values().threads, values().workers, values().worker_class) == (72, 1, OURS)
+    assert wrong(check_gunicorn(values(), OURS, {})) == []
+
+
+def test_a_command_line_wins_over_the_variable_and_that_over_the_settings():
+    given = values("--threads", "9", GUNICORN_CMD_ARGS="--threads=8 --workers=2 --log-level debug")
+    assert (given.threads, given.workers, given.overridden) == (9, 2, ("threads", "workers"))
+    assert wrong(check_gunicorn(given, OURS, {})) == [("warning", "leave them out")]
+
+
+def test_options_that_gunicorn_does_not_know_are_told_in_its_words():
+    with pytest.raises(WrongOptions, match="unrecognized arguments: --workerz"):
+        values("--workerz", "2")
+
+
+def test_what_cannot_work_is_an_error():
+    found = wrong(check_gunicorn(values("--preload", "-k", "gevent", "--max-requests", "9"), OURS, {}))
+    assert found == [
+        ("warning", "leave them out"),
+        ("error", "leave --preload out"),
+        ("error", "leave --worker-class out"),
+        ("warning", "leave --max-requests out"),
+    ]
+    assert wrong(check_gunicorn(values(), OURS, {"WEB_CONCURRENCY": "4"})) == [("warning", "unset it")]
+
+
+@pytest.mark.parametrize(
+    ("settings", "threads", "fixes"),
+    [
+        ({}, 72, []),
+        ({}, 63, ["THREADS=72"]),
+        ({}, 64, ["THREADS=72"]),
+        ({"max_batch_size": 8}, 72, []),
+        ({"max_queue_size": 16, "max_instances": 16}, 72, ["MAX_QUEUE_SIZE=64"]),
+        ({"max_queue_size": 64, "max_instances": 64}, 72, ["THREADS=104"]),
+        ({"max_queue_size": 64, "max_instances": 64}, 104, []),
+        ({"max_queue_size": 512, "max_instances": 1024}, 600, ["MAX_INSTANCES=512"]),
+    ],
+)
+def test_threads_fit_batches_and_the_queue_when_it_was_chosen(settings, threads, fixes):
+    found = wrong(check_threads(Settings(**settings), values("--threads", str(threads))))
+    assert [fix for _, fix in found] == fixes
+
+
+def test_a_second_process_loads_a_second_model():
+    assert wrong([check_workers(values())]) == []
+    assert [verdict for verdict, _ in wrong([check_workers(values("--workers", "2"))])] == ["warning"]
+
+
+@pytest.mark.parametrize(
+    ("environ", "cpus", "workers", "fix"),
+    [
+        ({}, 4, 1, None),
+        ({"OMP_NUM_THREADS": "4"}, 4, 1, None),
+        ({"OMP_NUM_THREADS": "4,2"}, 4, 1, None),
+        ({"OMP_NUM_THREADS": "many"}, 4, 1, None),
+        ({"OMP_NUM_THREADS": "8"}, 4, 1, "OMP_NUM_THREADS=4"),
+        ({"OMP_NUM_THREADS": "4", "MKL_NUM_THREADS": "1"}, 4, 2, "OMP_NUM_THREADS=2 MKL_NUM_THREADS=2"),
+        ({"OPENBLAS_NUM_THREADS": "3"}, 2, 4, "OPENBLAS_NUM_THREADS=1"),
+    ],
+)
+def test_native_threads_are_not_more_than_the_cpus_of_the_container(environ, cpus, workers, fix):
+    assert [each for _, each in wrong([check_native_threads(environ, cpus, workers)])] == ([fix] if fix else [])
+
+
+def test_there_may_be_as_many_open_files_as_connections():
+    assert wrong([check_open_files(values(), 1024)]) == [("warning", "ulimit -n 1400")]
+    assert wrong([check_open_files(values(), 1400)]) == []
+    assert wrong([check_open_files(values(), -1)]) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "stop_s", "found"),
+    [
+        ({}, 35, []),
+        ({"max_batch_latency_ms": 50, "request_timeout_ms": 50}, 35, [("error", "MAX_BATCH_LATENCY_MS=5")]),
+        ({"stall_limit_ms": 30_000}, 35, [("warning", "STALL_LIMIT_MS=60000")]),
+        ({}, 31, [("error", "GRACEFUL_TIMEOUT_S=32")]),
+        ({}, 32, []),
+    ],
+)
+def test_whoever_waits_waits_longer_than_whom_he_waits_for(settings, stop_s, found):
+    assert wrong(check_timeouts(Settings(**settings), values("--graceful-timeout", str(stop_s)))) == found
