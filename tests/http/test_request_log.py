@@ -10,6 +10,7 @@ from served import POISON, sums
 
 from loaders.handle import ModelHandle
 from service import Jitney, Settings
+from service.http.request_log import log_answer
 
 
 class Kept(logging.Handler):
@@ -97,6 +98,16 @@ def test_probes_are_told_at_the_level_debug_only(served, logged):
     logging.getLogger("jitney.request").setLevel(logging.DEBUG)
     client.get("/healthz")
     assert [entry["route"] for entry in logged.entries] == ["/healthz"]
+
+
+def test_nothing_is_looked_up_for_a_log_that_is_off(logged):
+    class Untouchable:
+        def __getattr__(self, name: str) -> object:
+            raise AssertionError(f"{name} was looked up")
+
+    logging.getLogger("jitney.request").setLevel(logging.WARNING)
+    log_answer({}, Untouchable(), method="POST", route="/predict", status=200)
+    assert logged.entries == []
 
 
 def test_in_an_existing_app_its_own_pages_are_told_too(logged):

@@ -190,6 +190,13 @@ def test_a_record_that_is_broken_still_gives_a_line(formatter, made, kept):
         orjson.loads(line)
 
 
+@pytest.mark.parametrize("message", ["plain", "é"])
+def test_numbers_that_json_lacks_are_told_in_words(message):
+    entry = as_json(message, fields={"a": float("nan"), "b": [float("-inf")], "c": 2**70, "d": 2**53})
+    assert (entry["a"], entry["b"], entry["d"]) == ("nan", ["-inf"], 2**53)
+    assert "too long" in entry["c"]
+
+
 def test_values_beside_a_message_do_not_take_the_place_of_what_every_line_has():
     entry = as_json("true", fields={"message": "forged", "level": "critical", "rows": 3})
     assert (entry["message"], entry["level"], entry["rows"]) == ("true", "info", 3)
