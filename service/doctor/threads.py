@@ -61,7 +61,8 @@ def check_native_threads(environ: Mapping[str, str], cpus: int, workers: int) ->
     share = max(1, cpus // workers)
     over = [f"{name}={environ[name]}" for name in POOL_VARIABLES if _number(environ.get(name)) > share]
     if over:
-        found = f"{', '.join(over)}: more threads than CPUs ({cpus}) shared by {workers} processes slow each other down"
+        who = "the process" if workers == 1 else f"each of {workers} processes"
+        found = f"{', '.join(over)}: of {cpus} CPUs {who} has {share}, and more threads slow each other down"
         return warning(
             "native threads", found, " ".join(f"{name}={share}" for name in POOL_VARIABLES if name in environ)
         )

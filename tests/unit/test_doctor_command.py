@@ -69,6 +69,8 @@ def test_it_imports_no_framework_and_loads_no_model():
         ({"LOG_FORMAT": "xml"}, "LOG_FORMAT=json"),
         ({"THREADS": "0"}, "unset THREADS"),
         ({"MODEL_PATH": "a", "MODEL_REPOSITORY": "b"}, "as the message says"),
+        # To unset it would open the service.
+        ({"API_KEYS": "short"}, "as the message says"),
     ],
 )
 def test_a_wrong_setting_is_told_with_a_value_that_is_allowed(environ, fix):
