@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 
+from loaders.classification import classification, is_asked_for, score_counts
 from loaders.dependencies import require
 from loaders.devices import compute_threads, cuda_index
 from loaders.errors import DeviceError, ModelLoadError
 from loaders.formats.chunks import BatchRange
+from loaders.formats.onnx_classes import ScoredClasses, scored_classes
 from loaders.formats.onnx_external import external_files
 from loaders.formats.onnx_text import TOKEN_INPUTS, OnnxTexts, onnx_texts
 from loaders.formats.rows import rows_by_name
 from loaders.handle import ModelHandle
-from loaders.signature import InputSpec, TabularInput, TensorInput, TextInput
+from loaders.signature import InputSpec, OutputSpec, TabularInput, TensorInput, TextInput
 
 _NUMPY_NAME = {
     "tensor(float)": "float32",
@@ -49,13 +51,15 @@ class OnnxLoader:
                 )
         predict: _Arrays | OnnxTexts
         spec: InputSpec
+        scored: ScoredClasses | None = None
         tokenizer = path.parent / "tokenizer.json"
         if {value.name for value in inputs} <= TOKEN_INPUTS and inputs and tokenizer.is_file():
             predict, spec = onnx_texts(session, tokenizer, metadata)
         elif len(inputs) == 1:
             # The specification first: it refuses what the other could not be made for.
             spec = _input_spec(inputs[0], path)
-            predict = _Arrays(session)
+            scored = scored_classes(session.get_outputs(), path) if is_asked_for(metadata) else None
+            predict = _Arrays(session, scored)
         else:
             raise ModelLoadError(
                 f"{path.name!r} takes {len(inputs)} inputs ({', '.join(value.name for value in inputs)}); served are "
@@ -67,18 +71,27 @@ class OnnxLoader:
             fmt=self.fmt,
             predict=predict,
             input=spec,
+            output=OutputSpec() if scored is None else classification(scored.classes),
             path=path,
             device=device,
-            metadata=metadata,
+            metadata={**metadata, **_told(session.get_outputs(), scored)},
             release=predict.close,
         )
 
 
-class _Arrays:
-    """Runs a session with one input."""
+def _told(outputs: Iterable[Any], scored: ScoredClasses | None) -> dict[str, Any]:
+    """What the file itself says of its outputs, beside what the bundle does."""
+    if scored is not None:
+        return {"classes": scored.classes}
+    return {"score_counts": score_counts(value.shape for value in outputs)}
 
-    def __init__(self, session: Any) -> None:
+
+class _Arrays:
+    """Runs a session with one input. `scored`: the only output that is asked for, that of a classifier's scores."""
+
+    def __init__(self, session: Any, scored: ScoredClasses | None = None) -> None:
         self._session: Any = session
+        self._scored = scored
         self._input = session.get_inputs()[0].name
         self._shape = session.get_inputs()[0].shape
         name = _NUMPY_NAME[session.get_inputs()[0].type]
@@ -86,7 +99,7 @@ class _Arrays:
         self._dtype = np.dtype(object if self._takes_text else name)
         fixed = self._shape[0]
         self._range = BatchRange(fixed, fixed) if isinstance(fixed, int) else BatchRange()
-        self._outputs = [output.name for output in session.get_outputs()]
+        self._outputs = [output.name for output in session.get_outputs()] if scored is None else [scored.output]
 
     def __call__(self, rows: list[Any]) -> Any:
         """One result per row; an object by output name for several outputs."""
@@ -94,8 +107,10 @@ class _Arrays:
         if self._takes_text:
             # One text per row, whether the model wants them as [N] or as [N, 1].
             batch = batch.reshape(len(rows), *[1] * (len(self._shape) - 1))
-        chunks = [self._session.run(None, {self._input: chunk}) for chunk in self._range.split(batch)]
+        chunks = [self._session.run(self._outputs, {self._input: chunk}) for chunk in self._range.split(batch)]
         joined = [self._range.join(parts, len(rows)) for parts in zip(*chunks, strict=True)]
+        if self._scored is not None:
+            joined = [self._scored.scores(joined[0])]
         return rows_by_name(dict(zip(self._outputs, joined, strict=True)), len(rows))
 
     def close(self) -> None:

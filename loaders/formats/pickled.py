@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from loaders.classification import classification, is_asked_for
 from loaders.dependencies import require
 from loaders.devices import cuda_index
 from loaders.errors import MissingDependencyError, ModelLoadError, UntrustedModelError
@@ -146,9 +147,10 @@ def _handle(
     classes = _classes(estimator)
     declared = metadata.get("output", {})
     # A classifier without probabilities can still name its class, but has nothing to rank the others by.
-    scores = declared.get("task") == "classification" and has_proba
-    if declared.get("top_k") and not has_proba:
-        raise ModelLoadError("[output] top_k: needs a score for each class, but the model has no predict_proba")
+    scores = is_asked_for(metadata) and has_proba
+    for key in ("top_k", "labels"):
+        if declared.get(key) and not has_proba:
+            raise ModelLoadError(f"[output] {key}: needs a score for each class, but the model has no predict_proba")
     types = column_types(estimator, columns) if columns is not None and frame is not None else ()
     holds_others = _selects_columns(estimator) or any(kind in _NOT_NUMERIC for kind in types)
     predict = _Estimator(estimator, columns, types, frame, scores)
@@ -239,7 +241,7 @@ def _scored(classes: list[Any] | None) -> OutputSpec:
     """One score per class; several outputs have no common list of labels."""
     if not classes or isinstance(classes[0], list):
         return OutputSpec(task="classification")
-    return OutputSpec(task="classification", labels=tuple(str(label) for label in classes))
+    return classification(classes)
 
 
 def _columns(estimator: Any) -> tuple[str, ...] | None:
