@@ -19,13 +19,14 @@ Shape = tuple[int | None, ...]
 def with_declared(handle: ModelHandle, tables: BundleTables) -> ModelHandle:
     """`handle` with the bundle's `[input]` and `[output]`; raises `ModelLoadError` naming a key that cannot be true."""
     if tables.input is not None:
-        handle = replace(handle, input=_declared_input(tables.input, handle.input))
+        handle = replace(handle, input=declared_input(tables.input, handle.input))
     if tables.output is not None:
         handle = replace(handle, output=_declared_output(tables.output, handle.output, handle.metadata))
     return handle
 
 
-def _declared_input(table: TabularTable | TextTable | ImageTable | TensorTable, found: InputSpec) -> InputSpec:
+def declared_input(table: TabularTable | TextTable | ImageTable | TensorTable, found: InputSpec) -> InputSpec:
+    """What an `[input]` table says, completed by what was `found`; raises `ModelLoadError` for a contradiction."""
     if isinstance(table, TabularTable):
         declared: InputSpec = _tabular(table, found)
     elif isinstance(table, TextTable):
