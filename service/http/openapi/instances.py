@@ -58,7 +58,7 @@ def example(model: ModelHandle) -> Any | None:
     """An instance that the model takes; None when it would be too long to show."""
     if _numbers_in(model.input) > _MAX_EXAMPLE_NUMBERS:
         return None
-    return example_instance(model.input, column_types(model))
+    return example_instance(model.input, column_types(model), model.metadata.get("column_examples", ()))
 
 
 def _numbers_in(spec: InputSpec) -> int:
