@@ -11,6 +11,7 @@ from loaders.bundle import BUNDLE_FILE, read_bundle, verify
 from loaders.declared import with_declared
 from loaders.errors import BundleError, ModelError, ModelLoadError, UnknownFormatError
 from loaders.handle import ModelHandle
+from loaders.missing import with_columns_without_null
 from loaders.paths import resolve_model_path
 from loaders.registry import check_known, known_formats, loader_for
 from loaders.suffixes import FORMAT_OF_SUFFIX
@@ -59,7 +60,7 @@ def load_model(
     if handle.path is None:
         handle = replace(handle, path=artifact)
     try:
-        return with_declared(handle, tables)
+        return with_columns_without_null(with_declared(handle, tables))
     except ModelError:
         handle.close()
         raise

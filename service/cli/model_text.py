@@ -66,11 +66,21 @@ def _input(facts: dict[str, Any]) -> str:
         unknown = "of a shape that the file does not tell; a bundle's [input] shape can"
         shape = unknown if facts["shape"] is None else _shape(facts["shape"])
         return f"tensor: {shape}, {facts['dtype']}"
-    nulls = "null is a missing value" if facts["allow_null"] else "no null"
+    nulls = _nulls(facts)
     what = "numbers or texts" if facts["dtype"] == "object" else facts["dtype"]
     if facts["columns"] is not None:
         return f"tabular: {len(facts['columns'])} columns ({_columns(facts)}), {what}, {nulls}"
     return f"tabular: {facts['width'] or 'any number of'} numbers, {what}, {nulls}"
+
+
+def _nulls(facts: dict[str, Any]) -> str:
+    if not facts["allow_null"]:
+        return "no null"
+    without = facts["without_null"]
+    if not without:
+        return "null is a missing value"
+    names = facts["columns"] or [str(number) for number in range(facts["width"])]
+    return f"null is a missing value, but not in {_some([names[position] for position in without])}"
 
 
 def _columns(facts: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
+from loaders.column_values import column_value
 from loaders.signature import ImageInput, InputSpec, TabularInput, TensorInput, TextInput
 
 # Where a row may be of any width.
@@ -13,8 +14,6 @@ _FREE_WIDTH = 3
 
 # A grey picture of one pixel.
 _PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR42mNoAAAAggCB2kUIOwAAAABJRU5ErkJggg=="
-
-_OF_COLUMN_TYPE: dict[str | None, Any] = {"boolean": False, "text": "a text"}
 
 
 def example_instance(
@@ -31,7 +30,7 @@ def example_instance(
         return {"b64": _PNG}
     if isinstance(spec, TabularInput) and spec.columns is not None:
         known = zip_longest(spec.columns, column_types, column_examples)
-        return {name: _OF_COLUMN_TYPE.get(kind, 0) if value is None else value for name, kind, value in known}
+        return {name: column_value(kind, value) for name, kind, value in known}
     instance: Any = _zero(spec)
     for extent in reversed(_shape(spec)):
         instance = [instance] * extent

@@ -63,6 +63,7 @@ def test_a_pinned_estimator_is_told_with_all_that_matters(digits_bundle: Path, d
     assert facts["file"] == {"name": "digits.joblib", "bytes": size, "sha256": sha256, "pinned": True}
     assert facts["input"] == {
         "kind": "tabular", "columns": None, "width": 64, "allow_null": False, "dtype": "float64",
+        "without_null": [],
     }  # fmt: skip
     assert facts["output"] == {"task": None, "labels": list(range(10)), "top_k": None, "softmax": False}
     assert (facts["parameters"], facts["warnings"]) == (["proba"], [])

@@ -90,7 +90,7 @@ def _text(settings: Settings) -> dict[str, Any]:
 def _tabular(spec: TabularInput, types: Sequence[str | None]) -> dict[str, Any]:
     """A list of values, or an object where the columns have names."""
     width = spec.width if spec.columns is None else len(spec.columns)
-    values = [_cell(spec, kind) for kind in types or (None,) * (width or 1)]
+    values = [_cell(spec, kind, position) for position, kind in enumerate(types or (None,) * (width or 1))]
     row: dict[str, Any] = {"title": "Row", "type": "array", "minItems": width or 1}
     if all(value == values[0] for value in values):
         row["items"] = values[0]
@@ -111,13 +111,13 @@ def _tabular(spec: TabularInput, types: Sequence[str | None]) -> dict[str, Any]:
     return {"anyOf": [named, row | {"description": "Values in the order of the columns."}]}
 
 
-def _cell(spec: TabularInput, kind: str | None) -> dict[str, Any]:
+def _cell(spec: TabularInput, kind: str | None, position: int) -> dict[str, Any]:
     if spec.dtype == "object":
         types = list(_OF_COLUMN_TYPE[kind])
         limits: dict[str, Any] = {}
     else:
         types, limits = ["number"], _bounds(spec.dtype)
-    if spec.allow_null:
+    if spec.allow_null and position not in spec.without_null:
         types.append("null")
     return {"type": types[0] if len(types) == 1 else types, **limits}
 
