@@ -27,6 +27,9 @@ class ColumnType(StrEnum):
 # Attributes that hold an estimator fitted inside another one: by a search, a calibration, a change of the target.
 _INNER = ("best_estimator_", "estimator_", "regressor_", "estimators_", "calibrated_classifiers_", "estimator")
 
+# Which columns a model of gradient boosting over histograms takes as categories; None where it takes none so.
+_CATEGORIES = "is_categorical_"
+
 # Meta-estimators hold each other some levels deep at most; the bound keeps a loop from being followed for ever.
 MAX_DEPTH = 8
 
@@ -114,10 +117,9 @@ def _told(part: Any, names: tuple[str, ...], depth: int) -> Iterator[tuple[str, 
         for _, inner in part.transformer_list:
             yield from _told(inner, names, depth + 1)
     elif isinstance(getattr(part, "categories_", None), list):
-        for name, categories in zip(names, part.categories_, strict=False):
-            kind, example = _type_of(np.asarray(categories)), _first(categories)
-            if kind is not None or example is not None:
-                yield name, Column(kind, example)
+        yield from _told_by_categories(part.categories_, names)
+    elif getattr(part, _CATEGORIES, None) is not None:
+        yield from _told_by_boosting(part, names)
     elif isinstance(getattr(part, "statistics_", None), np.ndarray):
         # An imputer: what it fills in is of the type of the column.
         if (kind := _type_of(part.statistics_)) is not None:
@@ -154,6 +156,21 @@ def _told_by_transformers(
                 yield from ((name, Column(ColumnType.NUMERIC)) for name in columns)
         else:
             yield from _told(part, columns, depth + 1)
+
+
+def _told_by_categories(categories: list[Any], names: Sequence[str]) -> Iterator[tuple[str, Column]]:
+    for name, known in zip(names, categories, strict=False):
+        kind, example = _type_of(np.asarray(known)), _first(known)
+        if kind is not None or example is not None:
+            yield name, Column(kind, example)
+
+
+def _told_by_boosting(part: Any, names: tuple[str, ...]) -> Iterator[tuple[str, Column]]:
+    """Gradient boosting over histograms, which encodes its columns of categories itself and bins all others."""
+    encoder = getattr(getattr(part, "_preprocessor", None), "named_transformers_", {}).get("encoder")
+    encoded = [name for name, is_category in zip(names, getattr(part, _CATEGORIES), strict=False) if is_category]
+    yield from _told_by_categories(getattr(encoder, "categories_", []), encoded)
+    yield from ((name, Column(ColumnType.NUMERIC)) for name in names if name not in encoded)
 
 
 def _passes_on(part: Any) -> bool:
@@ -214,7 +231,9 @@ def _takes_numbers_only(part: Any) -> bool:
     """Whether a part of scikit-learn itself says, by its tags, that it takes neither text nor categories."""
     if not type(part).__module__.startswith("sklearn.") or hasattr(part, "statistics_"):
         return False
-    if any(hasattr(part, name) for name in ("transformers_", "steps", "transformer_list")):
+    if any(
+        getattr(part, name, None) is not None for name in ("transformers_", "steps", "transformer_list", _CATEGORIES)
+    ):
         return False
     if not all(_takes_numbers_only(inner) for inner in inner_parts(part)):
         return False

@@ -202,3 +202,30 @@ def test_a_null_where_the_estimator_fails_on_one_is_refused_by_column(served, tm
     ]
     row = server.client.get("/openapi.json").json["components"]["schemas"]["Instance"]["anyOf"][0]["properties"]
     assert ["null" in row[name]["type"] for name in ("age", "zip", "city", "member")] == [True, False, True, False]
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_boosting_over_columns_of_categories_is_answered_as_by_the_estimator(serve, wrapped):
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.model_selection import GridSearchCV
+
+    frame = pandas.DataFrame(
+        {
+            "age": np.arange(60.0) % 7,
+            "city": pandas.Categorical(["Graz", "Bern", "Ulm"] * 20),
+            "size": pandas.Categorical([1, 2] * 30),
+        }
+    )
+    model: Any = HistGradientBoostingClassifier(max_iter=5, min_samples_leaf=2)
+    if wrapped:
+        model = GridSearchCV(model, {"max_iter": [5]}, cv=2)
+    model.fit(frame, (frame["city"] == "Graz") ^ (frame["size"] == 2))
+    server = serve(model)
+    rows = [{"age": age, "city": city, "size": int(size)} for age, city, size in frame.iloc[:9].itertuples(index=False)]
+    expected = model.predict_proba(frame.iloc[:9])
+    for row, own in zip(rows, expected, strict=True):
+        np.testing.assert_allclose(probabilities(server, row), [own])
+    np.testing.assert_allclose(probabilities(server, *rows), expected)
+    assert len({tuple(own) for own in expected.tolist()}) > 2
+    for wrong in ({"city": 3}, {"size": "1"}, {"age": "3"}):
+        assert server.predict(rows[0] | wrong).status_code == 422
