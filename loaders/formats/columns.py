@@ -16,9 +16,15 @@ import numpy as np
 
 
 class ColumnType(StrEnum):
-    """What the values of a column are. NUMERIC: whatever arithmetic takes, that is numbers or booleans."""
+    """What the values of a column are.
+
+    NUMERIC: whatever arithmetic takes, that is numbers or booleans. FLOAT32, INTEGER: numbers that these types of 32
+    and 64 bits hold.
+    """
 
     NUMBER = "number"
+    FLOAT32 = "float32"
+    INTEGER = "integer"
     NUMERIC = "numeric"
     BOOLEAN = "boolean"
     TEXT = "text"

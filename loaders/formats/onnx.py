@@ -15,9 +15,10 @@ from loaders.devices import compute_threads, cuda_index
 from loaders.errors import DeviceError, ModelLoadError
 from loaders.formats.chunks import BatchRange
 from loaders.formats.onnx_classes import ScoredClasses, scored_classes
+from loaders.formats.onnx_columns import OnnxColumns, are_columns, columns_input
 from loaders.formats.onnx_external import external_files
+from loaders.formats.onnx_outputs import AskedOutputs
 from loaders.formats.onnx_text import TOKEN_INPUTS, OnnxTexts, onnx_texts
-from loaders.formats.rows import rows_by_name
 from loaders.handle import ModelHandle
 from loaders.signature import InputSpec, OutputSpec, TabularInput, TensorInput, TextInput
 
@@ -49,21 +50,27 @@ class OnnxLoader:
                 raise ModelLoadError(
                     f"{path.name!r}: the input {value.name!r} has the type {value.type}, not a tensor's"
                 )
-        predict: _Arrays | OnnxTexts
+        predict: _Arrays | OnnxColumns | OnnxTexts
         spec: InputSpec
+        told: dict[str, Any] = {}
         scored: ScoredClasses | None = None
         tokenizer = path.parent / "tokenizer.json"
         if {value.name for value in inputs} <= TOKEN_INPUTS and inputs and tokenizer.is_file():
             predict, spec = onnx_texts(session, tokenizer, metadata)
+        elif are_columns(inputs):
+            spec, told = columns_input(inputs)
+            scored = _scored(session, path, metadata)
+            predict = OnnxColumns(session, AskedOutputs(session, scored))
         elif len(inputs) == 1:
             # The specification first: it refuses what the other could not be made for.
             spec = _input_spec(inputs[0], path)
-            scored = scored_classes(session.get_outputs(), path) if is_asked_for(metadata) else None
-            predict = _Arrays(session, scored)
+            scored = _scored(session, path, metadata)
+            predict = _Arrays(session, AskedOutputs(session, scored))
         else:
             raise ModelLoadError(
                 f"{path.name!r} takes {len(inputs)} inputs ({', '.join(value.name for value in inputs)}); served are "
-                f"models with one input, or with {', '.join(sorted(TOKEN_INPUTS))} and a tokenizer.json beside them"
+                "models with one input, with one of shape [batch, 1] for each column of a table, or with "
+                f"{', '.join(sorted(TOKEN_INPUTS))} and a tokenizer.json beside them"
             )
         return ModelHandle(
             name=name,
@@ -74,9 +81,13 @@ class OnnxLoader:
             output=OutputSpec() if scored is None else classification(scored.classes),
             path=path,
             device=device,
-            metadata={**metadata, **_told(session.get_outputs(), scored)},
+            metadata={**metadata, **told, **_told(session.get_outputs(), scored)},
             release=predict.close,
         )
+
+
+def _scored(session: Any, path: Path, metadata: Mapping[str, Any]) -> ScoredClasses | None:
+    return scored_classes(session.get_outputs(), path) if is_asked_for(metadata) else None
 
 
 def _told(outputs: Iterable[Any], scored: ScoredClasses | None) -> dict[str, Any]:
@@ -87,11 +98,11 @@ def _told(outputs: Iterable[Any], scored: ScoredClasses | None) -> dict[str, Any
 
 
 class _Arrays:
-    """Runs a session with one input. `scored`: the only output that is asked for, that of a classifier's scores."""
+    """Runs a session with one input."""
 
-    def __init__(self, session: Any, scored: ScoredClasses | None = None) -> None:
+    def __init__(self, session: Any, outputs: AskedOutputs) -> None:
         self._session: Any = session
-        self._scored = scored
+        self._outputs = outputs
         self._input = session.get_inputs()[0].name
         self._shape = session.get_inputs()[0].shape
         name = _NUMPY_NAME[session.get_inputs()[0].type]
@@ -99,7 +110,6 @@ class _Arrays:
         self._dtype = np.dtype(object if self._takes_text else name)
         fixed = self._shape[0]
         self._range = BatchRange(fixed, fixed) if isinstance(fixed, int) else BatchRange()
-        self._outputs = [output.name for output in session.get_outputs()] if scored is None else [scored.output]
 
     def __call__(self, rows: list[Any]) -> Any:
         """One result per row; an object by output name for several outputs."""
@@ -107,11 +117,9 @@ class _Arrays:
         if self._takes_text:
             # One text per row, whether the model wants them as [N] or as [N, 1].
             batch = batch.reshape(len(rows), *[1] * (len(self._shape) - 1))
-        chunks = [self._session.run(self._outputs, {self._input: chunk}) for chunk in self._range.split(batch)]
+        chunks = [self._session.run(self._outputs.names, {self._input: chunk}) for chunk in self._range.split(batch)]
         joined = [self._range.join(parts, len(rows)) for parts in zip(*chunks, strict=True)]
-        if self._scored is not None:
-            joined = [self._scored.scores(joined[0])]
-        return rows_by_name(dict(zip(self._outputs, joined, strict=True)), len(rows))
+        return self._outputs.rows(joined, len(rows))
 
     def close(self) -> None:
         """Free the session and its device memory."""

@@ -19,6 +19,9 @@ from service.inputs.rows import PreparedRow, name_of_type, raise_if_any
 
 _FLOAT64 = np.dtype(np.float64)
 
+# What a number of a column must fit, where that is not float64.
+_DTYPE: dict[str, np.dtype[Any]] = {"float32": np.dtype(np.float32), "integer": np.dtype(np.int64)}
+
 # Names that need no quotes behind a dot.
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
 
@@ -26,6 +29,8 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
 _NUMBERS = frozenset({int, float})
 _ALLOWED: dict[str | None, tuple[frozenset[type], str]] = {
     "number": (_NUMBERS, "a number"),
+    "float32": (_NUMBERS, "a number"),
+    "integer": (_NUMBERS, "a whole number"),
     "numeric": (_NUMBERS | {bool}, "a number or a boolean"),
     "boolean": (frozenset({bool}), "true or false"),
     "text": (frozenset({str}), "a string"),
@@ -126,15 +131,15 @@ def _number_faults(spec: TabularInput, rows: list[list[Any]], dtype: np.dtype[An
 def _value_faults(
     spec: TabularInput, rows: list[list[Any]], column_types: Sequence[str | None], places: _Places
 ) -> Iterator[Fault]:
-    columns = [_ALLOWED[kind] for kind in column_types]
+    columns = [(*_ALLOWED[kind], _DTYPE.get(kind or "", _FLOAT64)) for kind in column_types]
     for i, row in enumerate(rows):
-        for j, (value, (allowed, name)) in enumerate(zip(row, columns, strict=True)):
+        for j, (value, (allowed, name, dtype)) in enumerate(zip(row, columns, strict=True)):
             if value is None:
                 if not spec.allow_null or j in spec.without_null:
                     yield Fault(places.of(i, j), _null_fault(spec, name))
             elif type(value) not in allowed:
                 yield Fault(places.of(i, j), f"must be {name}, not {name_of_type(value)}")
-            elif type(value) in _NUMBERS and (msg := fault_in(value, _FLOAT64)) is not None:
+            elif type(value) in _NUMBERS and (msg := fault_in(value, dtype)) is not None:
                 yield Fault(places.of(i, j), msg)
 
 

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 from model_makers import Digits, value_onnx
 
-from loaders import ModelHandle, pin
+from loaders import ModelHandle, load_model, pin
 from loaders.bundle import digest
 from loaders.signature import TabularInput, TensorInput
 from service.cli import main
@@ -186,6 +186,20 @@ def test_a_request_of_unknown_shape_is_shown_as_a_guess(traced: Path, exported: 
     assert "how many numbers, the model does not tell; put a row of yours there" in text
     assert card(traced)["request"]["is_whole"] is False
     assert "put a row of yours" not in inspect(exported).stdout
+
+
+@pytest.mark.parametrize(
+    "model", ["digits_joblib", "digits_onnx", "zipmap_onnx", "net_onnx", "traced", "exported", "sentiment", "embedder"]
+)
+def test_the_request_shown_for_a_model_is_one_that_it_takes(model: str, request: pytest.FixtureRequest) -> None:
+    from service.inputs import InputLimits, prepare
+
+    os.environ["ALLOW_PICKLE"] = "true"
+    path = request.getfixturevalue(model)
+    words = shlex.split(card(path)["request"]["curl"])
+    (row,) = prepare(load_model(path, allow_pickle=True).input, json.loads(words[words.index("-d") + 1])["instances"],
+                     InputLimits(1, 100))  # fmt: skip
+    assert row is not None
 
 
 def test_a_repository_is_told_from_a_model(tmp_path: Path) -> None:

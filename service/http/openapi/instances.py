@@ -29,6 +29,8 @@ _PICTURE = {
 # As `service.inputs.tabular` reads a column of each type.
 _OF_COLUMN_TYPE: dict[str | None, list[str]] = {
     "number": ["number"],
+    "float32": ["number"],
+    "integer": ["integer"],
     "numeric": ["number", "boolean"],
     "boolean": ["boolean"],
     "text": ["string"],
