@@ -17,14 +17,16 @@ _CHOICE = re.compile(r"'([^']*)'")
 
 def listed_faults(error: ValidationError) -> str:
     """Every key that is wrong, with what is wrong with it; the first thing said of each key counts."""
-    faults = {_key(fault["loc"]): _message(fault) for fault in reversed(error.errors())}
+    faults = {_key(fault): _message(fault) for fault in reversed(error.errors())}
     return "; ".join(f"{key}: {message}" for key, message in sorted(faults.items()))
 
 
-def _key(loc: tuple[int | str, ...]) -> str:
+def _key(fault: Any) -> str:
     """`[input] size` for pydantic's ("input", "image", "size", 0): neither the tag of a union nor an index is a key."""
-    table, *keys = (str(part) for part in loc)
-    if table == "input" and len(keys) > 1:
+    table, *keys = (str(part) for part in fault["loc"])
+    if fault["type"].startswith("union_tag"):
+        keys = ["kind"]
+    elif table == "input" and len(keys) > 1:
         keys = keys[1:]
     return f"[{table}] {keys[0]}" if keys else f"[{table}]"
 
@@ -35,9 +37,9 @@ def _message(fault: Any) -> str:
     if kind == "extra_forbidden":
         return _unknown(fault["loc"])
     if kind == "union_tag_not_found":
-        return f"kind is missing: {_or(INPUT_TABLES)}"
+        return f"is missing; it is {_or(INPUT_TABLES)}"
     if kind == "union_tag_invalid":
-        return f"kind must be {_or(INPUT_TABLES)}{_hint(fault['ctx']['tag'], INPUT_TABLES)}"
+        return f"must be {_or(INPUT_TABLES)}{_hint(fault['ctx']['tag'], INPUT_TABLES)}"
     if kind == "literal_error":
         allowed = _CHOICE.findall(fault["ctx"]["expected"])
         return f"must be {_or(allowed)}{_hint(fault['input'], allowed)}"

@@ -117,6 +117,15 @@ def test_nulls_are_taken_in_columns_of_floating_point_numbers_only(
     assert model.input.without_null == (0, 1, 2, 3)  # without an imputer NaN comes out where it goes in
 
 
+@pytest.mark.parametrize("kind", ["BOOL", "INT64", "STRING"])
+def test_a_missing_value_is_never_read_as_another_value(bundle: Callable[..., Path], tmp_path: Path, kind: str) -> None:
+    nodes = [("Identity", ["a"], "x", {}), ("Identity", ["b"], "y", {})]
+    path = value_onnx(tmp_path / "m.onnx", nodes, inputs=["a", "b"], outputs=["x", "y"], kind=kind, row=[1])
+    model = load_model(bundle("[input]\nallow_null = true\n", path), device="cpu")
+    assert isinstance(model.input, TabularInput)
+    assert model.input.without_null == (0, 1)
+
+
 @pytest.mark.parametrize(
     ("kind", "dtype"), [("FLOAT", "float32"), ("DOUBLE", "float64"), ("INT64", "object"), ("STRING", "object")]
 )
