@@ -135,7 +135,7 @@ def test_a_model_that_fails_on_made_up_rows_is_refused_as_by_the_service(tmp_pat
     assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (1, "", 1)
     assert "the warm-up batch of 1 row" in result.stderr
     assert "WARMUP=false" in result.stderr
-    assert "fails on made-up rows" in json.loads(inspect(path, "--json").stdout)["error"]
+    assert "the warm-up batch of 1 row" in json.loads(inspect(path, "--json").stdout)["error"]
     os.environ["WARMUP"] = "false"
     (warning,) = card(path)["warnings"]
     assert "fails on a made-up row" in warning
