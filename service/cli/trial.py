@@ -39,7 +39,8 @@ def tried(model: ModelHandle, settings: Settings) -> Trial:
     if checked.finding is not None and settings.warmup and settings.self_check is SelfCheck.STRICT:
         return Trial(refused=f"{checked.finding}; with SELF_CHECK=strict it is not served")
     answer, problem = _answered(model)
-    return Trial(answer, warnings=tuple(filter(None, (problem, checked.finding, checked.not_done))))
+    # A model that fails on every made-up row could not be checked with one either.
+    return Trial(answer, warnings=tuple(filter(None, (problem or checked.not_done, checked.finding))))
 
 
 def _warm_up_failure(model: ModelHandle, settings: Settings) -> str | None:
