@@ -15,7 +15,7 @@ from loaders.handle import ModelHandle
 from loaders.signature import InputSpec, TabularInput
 from service.errors import InvalidInput, UnknownModel, UnknownVersion, UnsupportedMedia
 from service.http.blueprint import blueprint, runtime
-from service.http.exchange import exchange
+from service.http.exchange import Exchange, exchange
 from service.http.json import json_response
 from service.http.json_body import read_object
 from service.http.paths import EXACT
@@ -62,7 +62,10 @@ class V1Call:
 @blueprint.post("/v1/models/<name>/versions/<version>:predict", **EXACT)
 def v1_predict(name: str, version: str | None = None) -> Response:
     """Predict, as TensorFlow Serving's clients ask for it."""
-    done = exchange(name, version, _receive)
+    return exchange(name, version, _receive, _respond)
+
+
+def _respond(done: Exchange[V1Call]) -> Response:
     key = "predictions" if done.incoming.columns is None else "outputs"
     return json_response({key: done.prediction.predictions})
 

@@ -13,7 +13,7 @@ from service.batching.tickets import Priority
 from service.errors import InvalidInput, NotReady, UnknownModel
 from service.health import liveness, readiness
 from service.http.blueprint import blueprint, runtime
-from service.http.exchange import exchange
+from service.http.exchange import Exchange, exchange
 from service.http.json import json_response
 from service.http.paths import EXACT
 from service.http.read import read_body
@@ -163,12 +163,15 @@ def v2_infer(name: str, version: str | None = None) -> Response:
         return received[0]
 
     try:
-        done = exchange(name, version, receive)
+        return exchange(name, version, receive, _respond)
     except InvalidInput as error:
         if not received or received[0].spec is None:
             raise
         # What is wrong with instance i is wrong in a tensor, as this caller has sent it.
         raise relocated(error, received[0].spec, received[0].request.inputs) from error
+
+
+def _respond(done: Exchange[_Body]) -> Response:
     prediction = done.prediction
     encoded = write_response(
         done.incoming.request,
