@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flask import Response, request
+from werkzeug.exceptions import MethodNotAllowed
 
 from loaders.handle import ModelHandle
 from loaders.signature import InputSpec, TabularInput
@@ -74,8 +75,12 @@ def _respond(done: Exchange[V1Call]) -> Response:
 @blueprint.get("/v1/models/<name>/versions/<version>", **EXACT)
 def v1_status(name: str, version: str | None = None) -> Response:
     """Which versions there are, and whether they answer."""
-    known = [one for one in runtime().known_models() if one.name == name]
+    if (version or name).endswith(":predict"):  # a name is any text without a slash to the map of URLs
+        raise MethodNotAllowed(("OPTIONS", "POST"))
+    here = runtime()
+    known = [one for one in here.known_models() if one.name == name]
     if not known:
+        here.check(name, version, was_accepted=True)
         raise UnknownModel("no model of this name is served here")
     chosen = [one for one in known if version in (None, one.version)]
     if not chosen:
