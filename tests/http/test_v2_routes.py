@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from served import GUARD_S, Gate, sums
+from served import GUARD_S, SMALL_PICTURE, Gate, mean_colour, sums, upper
 
 from loaders.handle import ModelHandle
 from loaders.signature import TabularInput, TensorInput, TextInput
@@ -159,6 +159,15 @@ def test_texts_come_as_bytes_and_one_that_was_cut_is_told(served):
     assert (whole.json["outputs"][0]["data"], "parameters" in whole.json) == ([1, 2], False)
     cut = infer(server, tensor("a", "bcde", datatype="BYTES"))
     assert (cut.json["outputs"][0]["data"], cut.json["parameters"]) == ([1, 3], {"truncated": True})
+
+
+def test_what_is_too_long_or_no_picture_is_told_at_its_place_in_the_tensor(served):
+    texts = served(ModelHandle.from_callable(upper, name="m", input=TextInput()), max_text_chars=3)
+    message = error_of(infer(texts, tensor("a", "abcd", datatype="BYTES")), 413)
+    assert "in inputs[0].data[1] is over the limit of 3 (MAX_TEXT_CHARS)" in message
+    pictures = served(ModelHandle.from_callable(mean_colour, name="m", input=SMALL_PICTURE))
+    message = error_of(infer(pictures, tensor("no picture", datatype="BYTES")), 415)
+    assert message.startswith("inputs[0].data[0] is not a picture of a known type")
 
 
 def test_outputs_are_chosen_and_an_unknown_one_is_refused_before_the_model_runs(served):

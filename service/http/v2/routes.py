@@ -10,7 +10,7 @@ from flask import Response, current_app, request
 from loaders.handle import ModelHandle
 from loaders.signature import InputSpec
 from service.batching.tickets import Priority
-from service.errors import InvalidInput, NotReady, UnknownModel
+from service.errors import InvalidInput, NotReady, TooLarge, UnknownModel, UnsupportedMedia
 from service.health import liveness, readiness
 from service.http.blueprint import blueprint, runtime
 from service.http.exchange import Exchange, exchange
@@ -19,7 +19,7 @@ from service.http.paths import EXACT
 from service.http.read import read_body
 from service.http.v2 import describe
 from service.http.v2.declared import declared_outputs
-from service.http.v2.inputs import relocated, to_instances
+from service.http.v2.inputs import relocated, relocated_text, to_instances
 from service.http.v2.outputs import to_tensors
 from service.http.v2.request import InferRequest, read_request, read_timeout_s
 from service.http.v2.response import check_outputs, write_response
@@ -141,7 +141,7 @@ class _Body:
         types = model.metadata.get("column_types", ())
         header_length = request.headers.get(HEADER_LENGTH)
         read = read_request(self.data, header_length, model.input, types, max_rows=self.settings.max_instances)
-        names = {tensor.name for tensor in declared_outputs(model.output, runtime().sample(model))}
+        names = [tensor.name for tensor in declared_outputs(model.output, runtime().sample(model))]
         if names:
             check_outputs(read, names)
         self.request, self.spec = read, model.input
@@ -174,6 +174,9 @@ def v2_infer(name: str, version: str | None = None) -> Response:
             raise
         # What is wrong with instance i is wrong in a tensor, as this caller has sent it.
         raise relocated(error, received[0].spec, received[0].request.inputs) from error
+    except (TooLarge, UnsupportedMedia) as error:
+        error.args = (relocated_text(str(error)),)
+        raise
 
 
 def _respond(done: Exchange[_Body]) -> Response:
