@@ -9,7 +9,7 @@ from flask import Response, request
 from loaders.signature import InputSpec
 from service.http.blueprint import blueprint
 from service.http.body import ReadCall, read_call
-from service.http.exchange import exchange
+from service.http.exchange import Exchange, exchange
 from service.http.json import json_response
 from service.http.paths import EXACT
 from service.prediction import Prediction
@@ -21,7 +21,10 @@ from service.settings import Settings
 @blueprint.post("/models/<name>/versions/<version>/predict", **EXACT)
 def predict_route(name: str | None = None, version: str | None = None) -> Response:
     """One predict request."""
-    done = exchange(name, version, _receive)
+    return exchange(name, version, _receive, _respond)
+
+
+def _respond(done: Exchange[ReadCall]) -> Response:
     prediction, single = done.prediction, done.incoming.single
     body: dict[str, Any] = {
         "predictions": prediction.predictions,
