@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any
+
+from service.batching.latch import Latch
 
 
 class Priority(IntEnum):
@@ -137,7 +138,7 @@ class Ticket:
     failure: BaseException | None = None
     failed_rows: tuple[int, ...] = ()
     abandoned: bool = False
-    done: threading.Event = field(default_factory=threading.Event)
+    done: Latch = field(default_factory=Latch)
     level: Priority = Priority.NORMAL
     turn_at: float = 0.0
     credit: int = 0
@@ -214,4 +215,4 @@ class Job:
     is_wanted: bool = True
     result: Any = None
     failure: BaseException | None = None
-    done: threading.Event = field(default_factory=threading.Event)
+    done: Latch = field(default_factory=Latch)
