@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Protocol
 
+from service.batching.forks import forks
 from service.batching.tickets import Job, Row, Ticket
 from service.errors import Draining, JitneyError, NotReady, QueueFull, WorkerDead
 
@@ -79,7 +79,7 @@ class Admission:
         self._inbox = inbox
         self._max_queue_size = max_queue_size
         self._counts_arrivals = counts_arrivals
-        self._pid = os.getpid()
+        self._forks = forks()
         self.state = WorkerState.NEW
         self.started = threading.Event()  # the state is beyond STARTING
         self.cause: BaseException | None = None
@@ -92,7 +92,7 @@ class Admission:
     @property
     def is_forked(self) -> bool:
         """Whether this is a child of the process that made it: there is no worker here, and the lock may be held."""
-        return os.getpid() != self._pid
+        return forks() != self._forks
 
     def refuse_after_fork(self) -> None:
         """Raise NotReady in a child process."""
