@@ -180,8 +180,9 @@ def test_eager_never_waits_longer_than_the_latency() -> None:
 
 def test_window_does_not_care_who_is_on_the_way() -> None:
     core = Core(policy=BatchPolicy.WINDOW, latency_s=8.0)
-    core.admission.announce().release()
-    core.submit_at(1.0, ["a"])
+    arrival = core.admission.announce()
+    assert core.admission.on_the_way == 0  # counting would be work for nobody
+    core.submit_at(1.0, ["a"], arrival=arrival)
     core.run()
     assert [call.at for call in core.model.calls] == [9.0]
 
