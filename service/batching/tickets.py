@@ -58,21 +58,15 @@ class Answer:
     """What a request gets back. `results[i]` and `batches[i]` belong to the caller's row i.
 
     `enqueued_at`: clock reading at admission, seconds; a row's queue time is `batches[i].started_at - enqueued_at`.
+    `queue_s`: the longest time that any row of the request waited for its batch, seconds. `model_s`: time in the model
+    of the slowest batch that carried a row of the request, seconds.
     """
 
     results: list[Any]
     batches: list[BatchInfo]
     enqueued_at: float
-
-    @property
-    def queue_s(self) -> float:
-        """The longest time that any row of the request waited for its batch, seconds."""
-        return max((info.started_at for info in self.batches), default=self.enqueued_at) - self.enqueued_at
-
-    @property
-    def model_s(self) -> float:
-        """Time in the model of the slowest batch that carried a row of the request, seconds."""
-        return max((info.model_s for info in self.batches), default=0.0)
+    queue_s: float
+    model_s: float
 
 
 @dataclass(slots=True, eq=False)
