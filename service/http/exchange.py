@@ -8,12 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from flask import request
-
 from loaders.handle import ModelHandle
 from loaders.signature import InputSpec
 from service.http.blueprint import runtime
-from service.http.state import state_in
+from service.http.state import current_request, state_in
 from service.prediction import PredictCall, Prediction, admit, deadline_of, lease_model, predict
 from service.settings import Settings
 from service.wsgi_environ import ACCEPTED
@@ -54,7 +52,7 @@ def exchange(name: str | None, version: str | None, receive: Callable[[Settings,
     Raises what `receive`, `lease_model` and `predict` raise.
     """
     entered_at = time.monotonic()
-    environ = request.environ
+    environ = current_request().environ
     state = state_in(environ)
     here = runtime()
     here.await_model_in_memory()
