@@ -12,7 +12,7 @@ from loaders.handle import ModelHandle
 from loaders.signature import ImageInput, OutputSpec, TabularInput, TensorInput, TextInput
 from service import Settings
 from service.errors import InvalidInput, JitneyError
-from service.http.body import call_of
+from service.http.body import PredictBody, call_of
 from service.http.json_body import read_object
 from service.http.openapi.document import OPERATIONS, openapi
 from service.http.openapi.instances import instance_schema
