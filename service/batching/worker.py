@@ -228,6 +228,7 @@ class Worker:
             on_split=lambda kind, size: self._on_split(kind, size, lane.key),
         )
         ended_at = self._clock()
+        lengths = [row.length for row in rows]
         info = BatchInfo(
             batch_id=next(self._batch_ids),
             size=len(rows),
@@ -235,8 +236,8 @@ class Worker:
             started_at=started_at,
             model_s=ended_at - started_at,
             runs=outcomes.runs,
-            tokens=sum(row.length for row in rows),
-            padded_length=self._padded(lane.key, max(row.length for row in rows)),
+            tokens=sum(lengths),
+            padded_length=self._padded(lane.key, max(lengths)),
         )
         self._deliver(lane, rows, outcomes, info)
         # An error of the model keeps this frame alive, and its caller keeps the error. The frame lets go of both the
@@ -248,7 +249,8 @@ class Worker:
         if self._padded_length is None:
             return longest
         try:
-            return checks.whole("padded_length", self._padded_length(key, longest), longest)
+            padded = self._padded_length(key, longest)
+            return longest if padded is longest else checks.whole("padded_length", padded, longest)
         except Exception as error:
             log_error(_log, logging.ERROR, "padded_length() failed; the longest row's length is used", error=error)
             return longest
