@@ -213,3 +213,12 @@ def test_nothing_is_left_behind(policy: BatchPolicy) -> None:
     core.run()
     core.assert_at_rest()
     assert [core.outcome(ticket) for ticket in core.tickets] == [list(range(m % 6 + 1)) for m in range(20)]
+
+
+def test_after_a_lone_batch_the_worker_waits_without_another_look() -> None:
+    core = Core(latency_s=0.0)
+    for moment in range(5):
+        core.submit_at(float(moment), [moment])
+    core.run()
+    assert core.model.sizes == [1] * 5
+    assert core.inbox._gets == 5 + 1  # and the one that told it to stop
