@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from flask import Response, request
+from flask import Response
 
 from loaders.handle import ModelHandle
 from loaders.signature import InputSpec
 from service.http.blueprint import runtime
-from service.http.state import RequestState, state_in
+from service.http.state import RequestState, current_request, state_in
 from service.prediction import PredictCall, Prediction, admit, deadline_of, lease_model, predict
 from service.runtime import Runtime
 from service.settings import Settings
@@ -61,7 +61,7 @@ def exchange(
     A request that fails before its model is known counts for the one that its path names, if that is loaded.
     Raises what `receive`, `lease_model`, `predict` and `respond` raise.
     """
-    environ = request.environ
+    environ = current_request().environ
     state = state_in(environ)
     here = runtime()
     try:
