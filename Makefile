@@ -7,7 +7,7 @@ VENV := .venv
 DEMO := demo-models
 BIN := $(VENV)/bin
 
-.PHONY: setup serve demo test check format clean
+.PHONY: setup serve demo test check bench-overhead format clean
 
 setup: $(VENV)/.installed-dev
 
@@ -29,6 +29,10 @@ check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# CPU time of a request above that of Flask itself; the table it writes is of this machine.
+bench-overhead: $(VENV)/.installed-dev
+	$(BIN)/python benchmark/overhead.py --write benchmark/overhead.md
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .

@@ -9,7 +9,6 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,11 @@ from pydantic import ValidationError
 
 from loaders.errors import BundleError, ModelLoadError, UntrustedModelError
 from loaders.formats.onnx_external import NotOnnxError, external_files
+from loaders.input_kind import with_kind
 from loaders.paths import check_inside, resolve_inside
-from loaders.suffixes import model_files
-from loaders.tables import INPUT_TABLES, BundleTables, ModelTable, OutputTable, Table
+from loaders.suffixes import FORMAT_OF_SUFFIX, model_files
+from loaders.table_faults import listed_faults
+from loaders.tables import BundleTables, OutputTable
 
 BUNDLE_FILE = "jitney.toml"
 
@@ -48,7 +49,7 @@ def read_bundle(directory: Path) -> Bundle:
     Raises `BundleError` naming the key that is wrong, `UnsafePathError` when a file lies outside the bundle.
     """
     directory = directory.resolve()
-    tables = _with_file(_parse(_read_text(directory)), directory)
+    tables = _with_file(_parse(_read_text(directory), directory), directory)
     artifact = resolve_inside(directory, tables.model.file, what=f"{BUNDLE_FILE}: [model] file")
     if artifact.is_dir():
         for file in _files(artifact):
@@ -107,6 +108,7 @@ def digest(artifact: Path, beside: Mapping[str, Path] | None = None) -> str:
 def pin(bundle_dir: str | os.PathLike[str]) -> str:
     """Write the artifact's SHA-256 into the bundle's `jitney.toml` and return it; nothing else in the file changes."""
     bundle = read_bundle(Path(bundle_dir))
+    _check_holds_model(bundle)
     sha256 = bundle_digest(bundle)
     if bundle.tables.model.sha256 == sha256:
         return sha256
@@ -132,15 +134,13 @@ def pin(bundle_dir: str | os.PathLike[str]) -> str:
     return sha256
 
 
-def _parse(text: str) -> BundleTables:
+def _parse(text: str, directory: Path) -> BundleTables:
     try:
-        return BundleTables.model_validate(tomllib.loads(text))
+        return BundleTables.model_validate(with_kind(tomllib.loads(text), directory))
     except tomllib.TOMLDecodeError as error:
         raise BundleError(f"{BUNDLE_FILE} is not valid TOML: {error}") from error
     except ValidationError as error:
-        faults = {_key(fault["loc"]): _message(fault) for fault in reversed(error.errors(include_input=False))}
-        listed = "; ".join(f"{key}: {message}" for key, message in sorted(faults.items()))
-        raise BundleError(f"{BUNDLE_FILE}: {listed}") from error
+        raise BundleError(f"{BUNDLE_FILE}: {listed_faults(error)}") from error
 
 
 def _with_file(tables: BundleTables, directory: Path) -> BundleTables:
@@ -153,28 +153,6 @@ def _with_file(tables: BundleTables, directory: Path) -> BundleTables:
     if not names:
         return tables
     return tables.model_copy(update={"model": tables.model.model_copy(update={"file": names[0]})})
-
-
-def _message(fault: Any) -> str:
-    """What is wrong with a key, and what is allowed instead."""
-    if fault["type"] != "extra_forbidden":
-        return str(fault["msg"])
-    loc = fault["loc"]
-    known: Mapping[str, Any] = BundleTables.model_fields
-    if len(loc) > 1:
-        tables: dict[str, type[Table]] = {"model": ModelTable, "output": OutputTable, **INPUT_TABLES}
-        known = tables[str(loc[1] if loc[0] == "input" else loc[0])].model_fields
-    close = get_close_matches(str(loc[-1]), known, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return f"is not a {'key' if len(loc) > 1 else 'table'} of a bundle, those here are {', '.join(known)}{hint}"
-
-
-def _key(loc: tuple[int | str, ...]) -> str:
-    """`[input] size` for pydantic's ("input", "image", "size", 0): neither the tag of a union nor an index is a key."""
-    table, *keys = (str(part) for part in loc)
-    if table == "input" and len(keys) > 1:
-        keys = keys[1:]
-    return f"[{table}] {keys[0]}" if keys else f"[{table}]"
 
 
 def _read_text(directory: Path) -> str:
@@ -220,6 +198,18 @@ def _files(directory: Path) -> Iterator[Path]:
     )
 
 
+def _check_holds_model(bundle: Bundle) -> None:
+    """Refuse a directory that is no model: what it holds now is not what would be served."""
+    if not bundle.artifact.is_dir() or (bundle.artifact / "config.json").is_file():
+        return
+    fmt = bundle.tables.model.format
+    if fmt is None or fmt in FORMAT_OF_SUFFIX.values() or not any(_files(bundle.artifact)):
+        raise BundleError(
+            f"{BUNDLE_FILE}: [model] file: there is no model file here, and so nothing to pin; "
+            f"known suffixes are {', '.join(FORMAT_OF_SUFFIX)}"
+        )
+
+
 def _weights_beside(bundle: Bundle) -> Mapping[str, Path]:
     fmt, file = bundle.tables.model.format, bundle.tables.model.file
     names = {Path(file).suffix.lower(), bundle.artifact.suffix.lower()}
@@ -237,20 +227,25 @@ def _file_digest(file: Path) -> str:
 
 
 def _with_sha256(text: str, sha256: str) -> str:
-    """`text` with the key in its `[model]` table replaced, or put right below the table's header."""
+    """`text` with the key in its `[model]` table replaced, or put at the end of that table."""
     line_end = "\r\n" if "\r\n" in text else "\n"
     lines = text.splitlines(keepends=True)
     header = next((number for number, line in enumerate(lines) if re.match(r"\s*\[\s*model\s*\]", line)), None)
     new = f'sha256 = "{sha256}"{line_end}'
     if header is None:
         return f"[model]{line_end}{new}{line_end}{text}"
-    if not lines[header].endswith("\n"):
-        lines[header] += line_end
+    last = header
     for number in range(header + 1, len(lines)):
-        if lines[number].lstrip().startswith("["):
+        line = lines[number].lstrip()
+        if line.startswith("["):
             break
-        if _SHA256_LINE.match(lines[number]):
+        if _SHA256_LINE.match(line):
             lines[number] = new
             return "".join(lines)
-    lines.insert(header + 1, new)
+        # Comments and blank lines before the next table belong to that one.
+        if line and not line.startswith("#"):
+            last = number
+    if not lines[last].endswith("\n"):
+        lines[last] += line_end
+    lines.insert(last + 1, new)
     return "".join(lines)

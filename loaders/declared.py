@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal, cast
 
 from loaders.bundle import BUNDLE_FILE
+from loaders.classification import known_counts
 from loaders.errors import ModelLoadError
 from loaders.handle import ModelHandle
 from loaders.signature import ImageInput, InputSpec, OutputSpec, TabularInput, TensorInput, TextInput
@@ -18,13 +19,14 @@ Shape = tuple[int | None, ...]
 def with_declared(handle: ModelHandle, tables: BundleTables) -> ModelHandle:
     """`handle` with the bundle's `[input]` and `[output]`; raises `ModelLoadError` naming a key that cannot be true."""
     if tables.input is not None:
-        handle = replace(handle, input=_declared_input(tables.input, handle.input))
+        handle = replace(handle, input=declared_input(tables.input, handle.input))
     if tables.output is not None:
         handle = replace(handle, output=_declared_output(tables.output, handle.output, handle.metadata))
     return handle
 
 
-def _declared_input(table: TabularTable | TextTable | ImageTable | TensorTable, found: InputSpec) -> InputSpec:
+def declared_input(table: TabularTable | TextTable | ImageTable | TensorTable, found: InputSpec) -> InputSpec:
+    """What an `[input]` table says, completed by what was `found`; raises `ModelLoadError` for a contradiction."""
     if isinstance(table, TabularTable):
         declared: InputSpec = _tabular(table, found)
     elif isinstance(table, TextTable):
@@ -106,16 +108,17 @@ def _tensor(table: TensorTable, found: InputSpec) -> TensorInput:
 
 def _declared_output(table: OutputTable, found: OutputSpec, metadata: Mapping[str, Any]) -> OutputSpec:
     labels = tuple(table.labels) if isinstance(table.labels, list) else found.labels
-    classes = found.labels or metadata.get("classes")
-    if classes and isinstance(classes[0], list):
-        classes = None  # several outputs, each with classes of its own
-    if labels is not None and classes is not None and len(labels) != len(classes):
+    counts = known_counts(found, metadata)
+    has = " or ".join(map(str, sorted(counts)))
+    if labels is not None and counts and len(labels) not in counts:
         raise ModelLoadError(
-            f"{BUNDLE_FILE}: [output] labels: the bundle says {len(labels)}, but the model has {len(classes)} classes"
+            f"{BUNDLE_FILE}: [output] labels: the bundle says {len(labels)}, but the model has {has} classes"
         )
     top_k = table.top_k if table.top_k is not None else found.top_k
     if labels is not None and top_k is not None and top_k > len(labels):
         raise ModelLoadError(f"{BUNDLE_FILE}: [output] top_k: {top_k} is more than the {len(labels)} labels")
+    if top_k is not None and counts and top_k > max(counts):
+        raise ModelLoadError(f"{BUNDLE_FILE}: [output] top_k: {top_k} is more than the {has} classes of the model")
     softmax = found.softmax if table.softmax is None else table.softmax
     task: Literal["classification", "regression", "embedding"] | None = table.task or found.task
     if task is None and (labels or top_k or softmax):

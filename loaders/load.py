@@ -11,8 +11,9 @@ from loaders.bundle import BUNDLE_FILE, read_bundle, verify
 from loaders.declared import with_declared
 from loaders.errors import BundleError, ModelError, ModelLoadError, UnknownFormatError
 from loaders.handle import ModelHandle
+from loaders.missing import with_columns_without_null
 from loaders.paths import resolve_model_path
-from loaders.registry import known_formats, loader_for
+from loaders.registry import check_known, known_formats, loader_for
 from loaders.suffixes import FORMAT_OF_SUFFIX
 from loaders.tables import BundleTables, ModelTable
 
@@ -59,10 +60,26 @@ def load_model(
     if handle.path is None:
         handle = replace(handle, path=artifact)
     try:
-        return with_declared(handle, tables)
+        return with_columns_without_null(with_declared(handle, tables))
     except ModelError:
         handle.close()
         raise
+
+
+def check_path(path: str | os.PathLike[str], fmt: str | None = None) -> BundleTables:
+    """Find out what `load_model` would refuse without reading the model; gives the bundle's tables, or empty ones.
+
+    Raises `ModelError` for a path, a bundle or a format that cannot be loaded.
+    """
+    resolved = resolve_model_path(path)
+    tables, artifact, named = BundleTables(), resolved, Path(path)
+    if (resolved / BUNDLE_FILE).is_file():
+        bundle = read_bundle(resolved)
+        tables, artifact, named = bundle.tables, bundle.artifact, bundle.directory / bundle.tables.model.file
+    fmt = fmt or tables.model.format or format_of(named, artifact)
+    check_known(fmt)
+    _check_torch_keys(tables.model, fmt)
+    return tables
 
 
 def _check_torch_keys(table: ModelTable, fmt: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -62,13 +63,26 @@ def loader_for(fmt: str) -> ModelLoader:
             return _instance(entry_point.load())
         except Exception as error:
             raise ModelLoadError(f"the plug-in {entry_point.value!r} for format {fmt!r} failed: {error}") from error
-    raise UnknownFormatError(f"no loader for model format {fmt!r}; known formats: {', '.join(known_formats())}")
+    raise _unknown(fmt)
+
+
+def check_known(fmt: str) -> None:
+    """Raise `UnknownFormatError` for a format without a loader; nothing is imported to find that out."""
+    if fmt not in known_formats():
+        raise _unknown(fmt)
 
 
 def known_formats() -> list[str]:
     """Every format that can be named, sorted."""
     plug_ins = {entry_point.name for entry_point in metadata.entry_points(group=ENTRY_POINT_GROUP)}
     return sorted({*_BUILT_IN, *_registered, *plug_ins})
+
+
+def _unknown(fmt: str) -> UnknownFormatError:
+    known = known_formats()
+    close = get_close_matches(fmt, known, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return UnknownFormatError(f"no loader for model format {fmt!r}; known formats: {', '.join(known)}{hint}")
 
 
 def _instance(loader: Any) -> ModelLoader:

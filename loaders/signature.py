@@ -26,7 +26,8 @@ class TabularInput:
     """A row of numbers; the model sees a 1-D array of `dtype` and `width` numbers.
 
     `columns`: names in the model's order; then a row may also be an object with these keys.
-    `width`: numbers per row, None for any. `allow_null`: a JSON null becomes NaN instead of an error.
+    `width`: numbers per row, None for any. `allow_null`: a JSON null becomes NaN instead of an error, except in the
+    columns `without_null` (by position), where the model is known to fail on one.
     `dtype`: "float32" or "float64"; "object" for estimators whose named columns hold text too.
     """
 
@@ -35,6 +36,7 @@ class TabularInput:
     width: int | None = None
     allow_null: bool = False
     dtype: Literal["float32", "float64", "object"] = "float64"
+    without_null: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,13 @@ what the model says about itself is kept.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 
 def _integer_as_text(value: object) -> object:
@@ -18,8 +20,22 @@ def _integer_as_text(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-Name = Annotated[str, Field(pattern=_NAME)]
-Version = Annotated[str, Field(pattern=_NAME), BeforeValidator(_integer_as_text)]
+def _name(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise ValueError(
+            "must be 1 to 128 letters (a-z), digits, dots, dashes or underscores, with a letter or digit first"
+        )
+    return value
+
+
+def _sha256(value: str) -> str:
+    if not _SHA256.fullmatch(value):
+        raise ValueError(f"must be 64 hexadecimal digits, not {len(value)} characters; `jitney pin` writes them")
+    return value
+
+
+Name = Annotated[str, AfterValidator(_name)]
+Version = Annotated[str, AfterValidator(_name), BeforeValidator(_integer_as_text)]
 Positive = Annotated[int, Field(ge=1)]
 Pair = Annotated[list[Positive], Field(min_length=2, max_length=2)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -42,7 +58,7 @@ class ModelTable(Table):
     version: Version | None = None
     format: Annotated[str, Field(min_length=1)] | None = None
     file: Annotated[str, Field(min_length=1)] = "."
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{64}$")] | None = None
+    sha256: Annotated[str, AfterValidator(_sha256)] | None = None
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
     compile: bool | None = None
 

@@ -29,7 +29,10 @@ def present(spec: OutputSpec, raw: Any) -> Any:
     Raises NonFiniteOutput for NaN, NaT, infinity or a masked value anywhere, ModelFailed for what JSON cannot hold.
     """
     try:
-        return _classified(spec, raw) if spec.task == "classification" else _plain(raw, 0)
+        if spec.task == "classification":
+            return _classified(spec, raw)
+        convert = _PLAIN.get(type(raw))
+        return _plain(raw, 0) if convert is None else convert(raw)
     except PredictionFailed:
         raise
     except Exception as error:
@@ -218,6 +221,9 @@ def _unsupported(raw: Any) -> ModelFailed:
 def _refuse(raw: Any) -> Any:
     raise _unsupported(raw)
 
+
+# What most models give, told at once.
+_PLAIN: dict[type, Callable[[Any], Any]] = {float: _from_float, int: _from_int, str: _from_str}
 
 # bool before int, because True is an int, and timedelta64 too, because NumPy counts it among the integers.
 _SCALARS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (

@@ -68,6 +68,7 @@ class Prediction:
     """What the caller gets. `predictions[i]` and `truncated[i]` belong to instance i.
 
     `classes`: names of the classes in the order of the probabilities, when probabilities were asked for.
+    `preprocess_s`, `present_s`: what it took to make rows of the instances, and predictions of the results, seconds.
     """
 
     model: ModelHandle
@@ -76,6 +77,7 @@ class Prediction:
     classes: list[Any] | None
     answer: Answer
     preprocess_s: float
+    present_s: float
 
 
 def admit(runtime: Runtime, name: str | None, version: str | None, *, was_accepted: bool) -> None:
@@ -148,21 +150,14 @@ def predict(
     """
     started_at = time.perf_counter()
     entered_at = time.monotonic() if entered_at is None else entered_at
-    statistics = runtime.statistics(model)
-    try:
-        call, parameters, rows = _read_rows(runtime, model, call)
-        preprocess_s = time.perf_counter() - started_at
-        runtime.metrics.preprocessed(model, preprocess_s)
-        key = LaneKey(model, parameters, rows[0].shape_key)
-        answer = _ask(runtime, key, rows, call, entered_at, arrival, is_gone)
-        proba = call.parameters.get("proba", False)
-        answered_at = time.perf_counter()
-        predictions = _presented(runtime, model, _RAW if proba else model.output, answer)
-    except BaseException:
-        statistics.failed_request(time.perf_counter() - started_at)
-        raise
-    ended_at = time.perf_counter()
-    statistics.request(ended_at - started_at, answer.queue_s, preprocess_s, answer.model_s, ended_at - answered_at)
+    call, parameters, rows = _read_rows(runtime, model, call)
+    preprocess_s = time.perf_counter() - started_at
+    runtime.metrics.preprocessed(model, preprocess_s)
+    key = LaneKey(model, parameters, rows[0].shape_key)
+    answer = _ask(runtime, key, rows, call, entered_at, arrival, is_gone)
+    proba = call.parameters.get("proba", False)
+    answered_at = time.perf_counter()
+    predictions = _presented(runtime, model, _RAW if proba else model.output, answer)
     return Prediction(
         model=model,
         predictions=predictions,
@@ -170,6 +165,7 @@ def predict(
         classes=list(model.metadata.get("classes", ())) if proba else None,
         answer=answer,
         preprocess_s=preprocess_s,
+        present_s=time.perf_counter() - answered_at,
     )
 
 

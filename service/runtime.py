@@ -19,6 +19,7 @@ from loaders.signature import TextInput
 from service.batching.admission import Arrival
 from service.batching.batcher import BatcherStatus, ThreadedBatcher
 from service.batching.faults import FaultKind, log_error, text_of
+from service.batching.forks import forks
 from service.batching.schedulers import Fifo, NoScheduler, Scheduler, make_scheduler
 from service.batching.tickets import BatchInfo
 from service.batching.worker import StartFailed
@@ -96,7 +97,7 @@ class Runtime:
         self._closed = False
         self._ready = False  # all that is served from the start is loaded; the worker sets it
         self._started_by_request = False
-        self._pid = os.getpid()
+        self._forks = forks()
         self._inherited: tuple[object, ...] = ()
         self._scheduler_fault: Exception | None = None
         self._predict, self._keeper = self._new_models()
@@ -303,7 +304,7 @@ class Runtime:
 
     def _is_inherited(self) -> bool:
         """Whether what is running here is running in a parent process, and not here."""
-        return os.getpid() != self._pid
+        return forks() != self._forks
 
     def _renew_in_child(self) -> None:
         """Forget what the parent process has running; called first by whoever starts or closes."""
@@ -319,7 +320,7 @@ class Runtime:
             self.load_error = None
             self._ready = False
             self._predict, self._keeper = self._new_models()
-            self._pid = os.getpid()
+            self._forks = forks()
 
     def _new_models(self) -> tuple[FilledCalls, ModelKeeper]:
         settings = self.settings

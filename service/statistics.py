@@ -68,7 +68,7 @@ class ModelStatistics:
             entry[1] += info.model_s
 
     def request(self, total_s: float, queue_s: float, prepare_s: float, model_s: float, present_s: float) -> None:
-        """A request was answered: its time, and the parts of it."""
+        """A request was answered: its time, and the parts of it; a body that is slow to come is in none of those."""
         at_s = self._clock()
         with self._lock:
             self._last_at_s = at_s
@@ -80,7 +80,7 @@ class ModelStatistics:
             self._present_s += present_s
 
     def failed_request(self, total_s: float) -> None:
-        """A request ended with an error, whosever fault it was."""
+        """A request for the model, by its path or by default, ended with an error, whosever fault it was."""
         at_s = self._clock()
         with self._lock:
             self._last_at_s = at_s

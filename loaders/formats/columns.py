@@ -5,7 +5,9 @@ Nothing here imports scikit-learn: fitted parts are told by the attributes that 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from types import ModuleType
 from typing import Any
@@ -14,9 +16,15 @@ import numpy as np
 
 
 class ColumnType(StrEnum):
-    """What the values of a column are. NUMERIC: whatever arithmetic takes, that is numbers or booleans."""
+    """What the values of a column are.
+
+    NUMERIC: whatever arithmetic takes, that is numbers or booleans. FLOAT32, INTEGER: numbers that these types of 32
+    and 64 bits hold.
+    """
 
     NUMBER = "number"
+    FLOAT32 = "float32"
+    INTEGER = "integer"
     NUMERIC = "numeric"
     BOOLEAN = "boolean"
     TEXT = "text"
@@ -25,16 +33,28 @@ class ColumnType(StrEnum):
 # Attributes that hold an estimator fitted inside another one: by a search, a calibration, a change of the target.
 _INNER = ("best_estimator_", "estimator_", "regressor_", "estimators_", "calibrated_classifiers_", "estimator")
 
+# Which columns a model of gradient boosting over histograms takes as categories; None where it takes none so.
+_CATEGORIES = "is_categorical_"
+
 # Meta-estimators hold each other some levels deep at most; the bound keeps a loop from being followed for ever.
 MAX_DEPTH = 8
 
 
-def column_types(estimator: Any, columns: Sequence[str]) -> tuple[ColumnType | None, ...]:
-    """The type of each of `columns`; None where no part of the estimator tells it."""
-    known: dict[str, ColumnType] = {}
-    for name, kind in _told(estimator, tuple(columns), 0):
-        known.setdefault(name, kind)
-    return tuple(known.get(name) for name in columns)
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What is known of a column: the type of its values, and one that the model takes; None where nothing tells it."""
+
+    kind: ColumnType | None = None
+    example: Any = None
+
+
+def known_columns(estimator: Any, columns: Sequence[str]) -> tuple[Column, ...]:
+    """What the fitted parts of the estimator tell of each of `columns`; the first that knows a type is believed."""
+    known: dict[str, Column] = {}
+    for name, column in _told(estimator, tuple(columns), 0):
+        if name not in known or (known[name].example is None and known[name].kind is column.kind):
+            known[name] = column
+    return tuple(known.get(name, Column()) for name in columns)
 
 
 def to_frame(
@@ -90,7 +110,7 @@ def _column(pandas: ModuleType, values: list[Any], kind: type) -> Any:
     return pandas.Series(values, dtype=pandas.Series(["text"]).dtype if kind is str else object)
 
 
-def _told(part: Any, names: tuple[str, ...], depth: int) -> Iterator[tuple[str, ColumnType]]:
+def _told(part: Any, names: tuple[str, ...], depth: int) -> Iterator[tuple[str, Column]]:
     """The types that one fitted part tells of the columns `names` that go into it."""
     if depth > MAX_DEPTH or part is None or isinstance(part, str):
         return
@@ -103,21 +123,24 @@ def _told(part: Any, names: tuple[str, ...], depth: int) -> Iterator[tuple[str, 
         for _, inner in part.transformer_list:
             yield from _told(inner, names, depth + 1)
     elif isinstance(getattr(part, "categories_", None), list):
-        for name, categories in zip(names, part.categories_, strict=False):
-            if (kind := _type_of(np.asarray(categories))) is not None:
-                yield name, kind
+        yield from _told_by_categories(part.categories_, names)
+    elif getattr(part, _CATEGORIES, None) is not None:
+        yield from _told_by_boosting(part, names)
     elif isinstance(getattr(part, "statistics_", None), np.ndarray):
         # An imputer: what it fills in is of the type of the column.
         if (kind := _type_of(part.statistics_)) is not None:
-            yield from ((name, ColumnType.NUMERIC if kind is ColumnType.NUMBER else kind) for name in names)
+            kind = ColumnType.NUMERIC if kind is ColumnType.NUMBER else kind
+            yield from (
+                (name, Column(kind, _first([value]))) for name, value in zip(names, part.statistics_, strict=False)
+            )
     elif _takes_numbers_only(part):
-        yield from ((name, ColumnType.NUMERIC) for name in names)
+        yield from ((name, Column(ColumnType.NUMERIC)) for name in names)
     else:
         for inner in inner_parts(part):
             yield from _told(inner, names, depth + 1)
 
 
-def _told_by_steps(pipeline: Any, names: tuple[str, ...], depth: int) -> Iterator[tuple[str, ColumnType]]:
+def _told_by_steps(pipeline: Any, names: tuple[str, ...], depth: int) -> Iterator[tuple[str, Column]]:
     parts = [part for _, part in pipeline.steps if part is not None and part != "passthrough"]
     if not parts:
         return
@@ -130,15 +153,30 @@ def _told_by_steps(pipeline: Any, names: tuple[str, ...], depth: int) -> Iterato
 
 def _told_by_transformers(
     transformer: Any, names: tuple[str, ...], depth: int, follower: Any
-) -> Iterator[tuple[str, ColumnType]]:
+) -> Iterator[tuple[str, Column]]:
     """A column transformer; `follower`: the step after it, which sees the columns that it passes on."""
     for _, part, chosen in transformer.transformers_:
         columns = _chosen(chosen, names)
         if _passes_on(part):
             if follower is not None and _takes_numbers_only(follower):
-                yield from ((name, ColumnType.NUMERIC) for name in columns)
+                yield from ((name, Column(ColumnType.NUMERIC)) for name in columns)
         else:
             yield from _told(part, columns, depth + 1)
+
+
+def _told_by_categories(categories: list[Any], names: Sequence[str]) -> Iterator[tuple[str, Column]]:
+    for name, known in zip(names, categories, strict=False):
+        kind, example = _type_of(np.asarray(known)), _first(known)
+        if kind is not None or example is not None:
+            yield name, Column(kind, example)
+
+
+def _told_by_boosting(part: Any, names: tuple[str, ...]) -> Iterator[tuple[str, Column]]:
+    """Gradient boosting over histograms, which encodes its columns of categories itself and bins all others."""
+    encoder = getattr(getattr(part, "_preprocessor", None), "named_transformers_", {}).get("encoder")
+    encoded = [name for name, is_category in zip(names, getattr(part, _CATEGORIES), strict=False) if is_category]
+    yield from _told_by_categories(getattr(encoder, "categories_", []), encoded)
+    yield from ((name, Column(ColumnType.NUMERIC)) for name in names if name not in encoded)
 
 
 def _passes_on(part: Any) -> bool:
@@ -171,6 +209,16 @@ def _names_of(part: Any, names: tuple[str, ...]) -> tuple[str, ...]:
     return names if own is None else tuple(str(name) for name in own)
 
 
+def _first(values: Any) -> Any:
+    """The first value that JSON has, as a request would hold it; None without one."""
+    plain = (value.item() if isinstance(value, np.generic) else value for value in values)
+    return next((value for value in plain if type(value) in (bool, int, str) or _is_finite(value)), None)
+
+
+def _is_finite(value: Any) -> bool:
+    return type(value) is float and math.isfinite(value)
+
+
 def _type_of(values: np.ndarray[Any, Any]) -> ColumnType | None:
     if values.dtype.kind in "iuf":
         return ColumnType.NUMBER
@@ -189,7 +237,9 @@ def _takes_numbers_only(part: Any) -> bool:
     """Whether a part of scikit-learn itself says, by its tags, that it takes neither text nor categories."""
     if not type(part).__module__.startswith("sklearn.") or hasattr(part, "statistics_"):
         return False
-    if any(hasattr(part, name) for name in ("transformers_", "steps", "transformer_list")):
+    if any(
+        getattr(part, name, None) is not None for name in ("transformers_", "steps", "transformer_list", _CATEGORIES)
+    ):
         return False
     if not all(_takes_numbers_only(inner) for inner in inner_parts(part)):
         return False

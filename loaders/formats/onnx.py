@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 
+from loaders.classification import classification, is_asked_for, score_counts
 from loaders.dependencies import require
 from loaders.devices import compute_threads, cuda_index
 from loaders.errors import DeviceError, ModelLoadError
 from loaders.formats.chunks import BatchRange
+from loaders.formats.onnx_classes import ScoredClasses, scored_classes
+from loaders.formats.onnx_columns import OnnxColumns, are_columns, columns_input
 from loaders.formats.onnx_external import external_files
+from loaders.formats.onnx_outputs import AskedOutputs
 from loaders.formats.onnx_text import TOKEN_INPUTS, OnnxTexts, onnx_texts
-from loaders.formats.rows import rows_by_name
 from loaders.handle import ModelHandle
-from loaders.signature import InputSpec, TabularInput, TensorInput, TextInput
+from loaders.signature import InputSpec, OutputSpec, TabularInput, TensorInput, TextInput
 
 _NUMPY_NAME = {
     "tensor(float)": "float32",
@@ -47,19 +50,27 @@ class OnnxLoader:
                 raise ModelLoadError(
                     f"{path.name!r}: the input {value.name!r} has the type {value.type}, not a tensor's"
                 )
-        predict: _Arrays | OnnxTexts
+        predict: _Arrays | OnnxColumns | OnnxTexts
         spec: InputSpec
+        told: dict[str, Any] = {}
+        scored: ScoredClasses | None = None
         tokenizer = path.parent / "tokenizer.json"
         if {value.name for value in inputs} <= TOKEN_INPUTS and inputs and tokenizer.is_file():
             predict, spec = onnx_texts(session, tokenizer, metadata)
+        elif are_columns(inputs):
+            spec, told = columns_input(inputs)
+            scored = _scored(session, path, metadata)
+            predict = OnnxColumns(session, AskedOutputs(session, scored))
         elif len(inputs) == 1:
             # The specification first: it refuses what the other could not be made for.
             spec = _input_spec(inputs[0], path)
-            predict = _Arrays(session)
+            scored = _scored(session, path, metadata)
+            predict = _Arrays(session, AskedOutputs(session, scored))
         else:
             raise ModelLoadError(
                 f"{path.name!r} takes {len(inputs)} inputs ({', '.join(value.name for value in inputs)}); served are "
-                f"models with one input, or with {', '.join(sorted(TOKEN_INPUTS))} and a tokenizer.json beside them"
+                "models with one input, with one of shape [batch, 1] for each column of a table, or with "
+                f"{', '.join(sorted(TOKEN_INPUTS))} and a tokenizer.json beside them"
             )
         return ModelHandle(
             name=name,
@@ -67,18 +78,31 @@ class OnnxLoader:
             fmt=self.fmt,
             predict=predict,
             input=spec,
+            output=OutputSpec() if scored is None else classification(scored.classes),
             path=path,
             device=device,
-            metadata=metadata,
+            metadata={**metadata, **told, **_told(session.get_outputs(), scored)},
             release=predict.close,
         )
+
+
+def _scored(session: Any, path: Path, metadata: Mapping[str, Any]) -> ScoredClasses | None:
+    return scored_classes(session.get_outputs(), path) if is_asked_for(metadata) else None
+
+
+def _told(outputs: Iterable[Any], scored: ScoredClasses | None) -> dict[str, Any]:
+    """What the file itself says of its outputs, beside what the bundle does."""
+    if scored is not None:
+        return {"classes": scored.classes}
+    return {"score_counts": score_counts(value.shape for value in outputs)}
 
 
 class _Arrays:
     """Runs a session with one input."""
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: Any, outputs: AskedOutputs) -> None:
         self._session: Any = session
+        self._outputs = outputs
         self._input = session.get_inputs()[0].name
         self._shape = session.get_inputs()[0].shape
         name = _NUMPY_NAME[session.get_inputs()[0].type]
@@ -86,7 +110,6 @@ class _Arrays:
         self._dtype = np.dtype(object if self._takes_text else name)
         fixed = self._shape[0]
         self._range = BatchRange(fixed, fixed) if isinstance(fixed, int) else BatchRange()
-        self._outputs = [output.name for output in session.get_outputs()]
 
     def __call__(self, rows: list[Any]) -> Any:
         """One result per row; an object by output name for several outputs."""
@@ -94,9 +117,9 @@ class _Arrays:
         if self._takes_text:
             # One text per row, whether the model wants them as [N] or as [N, 1].
             batch = batch.reshape(len(rows), *[1] * (len(self._shape) - 1))
-        chunks = [self._session.run(None, {self._input: chunk}) for chunk in self._range.split(batch)]
+        chunks = [self._session.run(self._outputs.names, {self._input: chunk}) for chunk in self._range.split(batch)]
         joined = [self._range.join(parts, len(rows)) for parts in zip(*chunks, strict=True)]
-        return rows_by_name(dict(zip(self._outputs, joined, strict=True)), len(rows))
+        return self._outputs.rows(joined, len(rows))
 
     def close(self) -> None:
         """Free the session and its device memory."""

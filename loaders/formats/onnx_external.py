@@ -3,7 +3,7 @@
 onnxruntime opens whatever path the model names. The model is therefore walked in its wire format, tensor by
 tensor, before the runtime sees it; that takes no further package, and large weights are skipped, not read.
 
-*Source:* the Protocol Buffers encoding guide, and the field numbers in ONNX's `onnx.proto`.
+*Source:* the field numbers in ONNX's `onnx.proto`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from loaders.errors import ModelLoadError
+from loaders.formats.wire import fields
 from loaders.paths import resolve_inside
-
-_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 
 # For each message: its fields that can hold a tensor, somewhere below, and what message they are.
 _FIELDS: dict[str, dict[int, str]] = {
@@ -55,43 +54,13 @@ def external_files(path: Path) -> dict[str, Path]:
 def _locations(data: mmap.mmap, start: int, end: int, message: str, depth: int) -> Iterator[str]:
     if depth > _MAX_DEPTH:
         raise ValueError("its graphs are nested too deeply")
-    for number, begin, stop in _length_fields(data, start, end):
+    for number, value in fields(data, start, end):
         inner = _FIELDS[message].get(number)
+        if inner is None or not isinstance(value, slice):
+            continue
         if inner == "entry":
-            entry = {key: data[first:last] for key, first, last in _length_fields(data, begin, stop)}
+            entry = {key: data[text] for key, text in fields(data, value.start, value.stop) if isinstance(text, slice)}
             if entry.get(1) == b"location":
                 yield entry.get(2, b"").decode("utf-8")
-        elif inner is not None:
-            yield from _locations(data, begin, stop, inner, depth + 1)
-
-
-def _length_fields(data: mmap.mmap, position: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Number, start and end of every length-delimited field between two offsets."""
-    while position < end:
-        tag, position = _varint(data, position)
-        wire_type = tag & 7
-        if wire_type == _VARINT:
-            _, position = _varint(data, position)
-        elif wire_type == _LENGTH:
-            size, position = _varint(data, position)
-            if position + size > end:
-                raise ValueError("a field is longer than the message around it")
-            yield tag >> 3, position, position + size
-            position += size
-        elif wire_type in {_FIXED64, _FIXED32}:
-            position += 8 if wire_type == _FIXED64 else 4
         else:
-            raise ValueError(f"{wire_type} is not a wire type")
-
-
-def _varint(data: mmap.mmap, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if not byte & 0x80:
-            return value, position
-        shift += 7
-        if shift > 63:
-            raise ValueError("a number is longer than 64 bits")
+            yield from _locations(data, value.start, value.stop, inner, depth + 1)

@@ -12,10 +12,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from loaders.classification import classification, is_asked_for
 from loaders.dependencies import require
 from loaders.devices import cuda_index
 from loaders.errors import MissingDependencyError, ModelLoadError, UntrustedModelError
-from loaders.formats.columns import MAX_DEPTH, ColumnType, column_types, inner_parts, to_frame
+from loaders.formats.columns import MAX_DEPTH, Column, ColumnType, inner_parts, known_columns, to_frame
 from loaders.formats.rows import rows_of
 from loaders.handle import ModelHandle
 from loaders.signature import OutputSpec, TabularInput
@@ -146,10 +147,12 @@ def _handle(
     classes = _classes(estimator)
     declared = metadata.get("output", {})
     # A classifier without probabilities can still name its class, but has nothing to rank the others by.
-    scores = declared.get("task") == "classification" and has_proba
-    if declared.get("top_k") and not has_proba:
-        raise ModelLoadError("[output] top_k: needs a score for each class, but the model has no predict_proba")
-    types = column_types(estimator, columns) if columns is not None and frame is not None else ()
+    scores = is_asked_for(metadata) and has_proba
+    for key in ("top_k", "labels"):
+        if declared.get(key) and not has_proba:
+            raise ModelLoadError(f"[output] {key}: needs a score for each class, but the model has no predict_proba")
+    known = known_columns(estimator, columns) if columns is not None and frame is not None else ()
+    types = tuple(column.kind for column in known)
     holds_others = _selects_columns(estimator) or any(kind in _NOT_NUMERIC for kind in types)
     predict = _Estimator(estimator, columns, types, frame, scores)
     width = getattr(estimator, "n_features_in_", None)
@@ -165,18 +168,20 @@ def _handle(
         ),
         output=_scored(classes) if scores else OutputSpec(),
         path=path,
-        metadata={**metadata, **_told(classes, types)},
+        metadata={**metadata, **_told(classes, known)},
         parameters=frozenset({"proba"} if has_proba else ()),
         warnings=tuple(notes),
         release=predict.close,
     )
 
 
-def _told(classes: list[Any] | None, types: Sequence[ColumnType | None]) -> dict[str, Any]:
+def _told(classes: list[Any] | None, known: Sequence[Column]) -> dict[str, Any]:
     """What the estimator itself says, beside what the bundle does."""
     told: dict[str, Any] = {} if classes is None else {"classes": classes}
-    if any(types):
-        told["column_types"] = tuple(types)
+    if any(column.kind for column in known):
+        told["column_types"] = tuple(column.kind for column in known)
+    if any(column.example is not None for column in known):
+        told["column_examples"] = tuple(column.example for column in known)
     return told
 
 
@@ -239,7 +244,7 @@ def _scored(classes: list[Any] | None) -> OutputSpec:
     """One score per class; several outputs have no common list of labels."""
     if not classes or isinstance(classes[0], list):
         return OutputSpec(task="classification")
-    return OutputSpec(task="classification", labels=tuple(str(label) for label in classes))
+    return classification(classes)
 
 
 def _columns(estimator: Any) -> tuple[str, ...] | None:

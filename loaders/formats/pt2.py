@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from loaders.classification import score_counts
 from loaders.errors import ModelLoadError
 from loaders.formats.chunks import BatchRange
 from loaders.formats.pt2_archive import check_archive
@@ -53,9 +54,15 @@ class Pt2Loader:
             ),
             path=path,
             device=device,
-            metadata=metadata,
+            metadata={**metadata, "score_counts": score_counts(_output_shapes(program))},
             release=predict.close,
         )
+
+
+def _output_shapes(program: Any) -> list[tuple[Any, ...]]:
+    """Of the outputs in their order, batch dimension included; an extent that may vary is no integer."""
+    made = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    return [tuple(getattr(made.get(name), "shape", ())) for name in program.graph_signature.user_outputs]
 
 
 def _only_input(program: Any, path: Path) -> Any:

@@ -74,7 +74,7 @@ class TransformersLoader:
             output=_output(config) if classifies else OutputSpec(task="embedding"),
             path=path,
             device=device,
-            metadata=metadata,
+            metadata={**metadata, "score_counts": (config.num_labels,)} if classifies else metadata,
             warnings=() if classifies else _pooling_notes(path),
             release=predict.close,
         )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Protocol
 
+from service.batching.forks import forks
 from service.batching.tickets import Job, Row, Ticket
 from service.errors import Draining, JitneyError, NotReady, QueueFull, WorkerDead
 
@@ -45,17 +45,21 @@ class Inbox(Protocol):
 
 
 class Arrival:
-    """One request that is being read or prepared. Releasing it twice is harmless."""
+    """One request that is being read or prepared. Releasing it twice is harmless.
+
+    `counted`: somebody may wait for it.
+    """
 
     __slots__ = ("belongs_to", "counted")
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self, admission: Admission, *, counted: bool) -> None:
         self.belongs_to = admission
-        self.counted = True
+        self.counted = counted
 
     def release(self) -> None:
         """The request will not reach the queue: nobody needs to wait for it."""
-        self.belongs_to.dismiss(self)
+        if self.counted:
+            self.belongs_to.dismiss(self)
 
 
 class Admission:
@@ -79,7 +83,8 @@ class Admission:
         self._inbox = inbox
         self._max_queue_size = max_queue_size
         self._counts_arrivals = counts_arrivals
-        self._pid = os.getpid()
+        self._uncounted = Arrival(self, counted=False)
+        self._forks = forks()
         self.state = WorkerState.NEW
         self.started = threading.Event()  # the state is beyond STARTING
         self.cause: BaseException | None = None
@@ -92,7 +97,7 @@ class Admission:
     @property
     def is_forked(self) -> bool:
         """Whether this is a child of the process that made it: there is no worker here, and the lock may be held."""
-        return os.getpid() != self._pid
+        return forks() != self._forks
 
     def refuse_after_fork(self) -> None:
         """Raise NotReady in a child process."""
@@ -100,11 +105,13 @@ class Admission:
             raise NotReady("this batcher was made before a fork; make and start one in the child process")
 
     def announce(self) -> Arrival:
-        """Tell the eager policy that a request is on its way to the queue."""
+        """Tell the eager policy that a request is on its way to the queue; no other asks for that."""
         self.refuse_after_fork()
+        if not self._counts_arrivals:
+            return self._uncounted
         with self._lock:
             self.on_the_way += 1
-        return Arrival(self)
+        return Arrival(self, counted=True)
 
     def check_own(self, arrival: Arrival) -> None:
         """Raise ValueError for what `announce` did not give: counting it would keep others waiting."""
@@ -117,7 +124,7 @@ class Admission:
             return
         with self._lock:
             last = self._uncount(arrival)
-        if last and self._counts_arrivals:
+        if last:
             self._inbox.put(Signal.WAKE)
 
     def still_on_the_way(self) -> int:

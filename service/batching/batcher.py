@@ -223,7 +223,9 @@ class ThreadedBatcher:
         """
         ticket = self._served(rows, timeout_s, key, lengths, priority, arrival, is_gone)
         batches = [info for info in ticket.batches if info is not None]
-        return Answer(ticket.results, batches, ticket.enqueued_at)
+        queue_s = max([info.started_at for info in batches], default=ticket.enqueued_at) - ticket.enqueued_at
+        model_s = max([info.model_s for info in batches], default=0.0)
+        return Answer(ticket.results, batches, ticket.enqueued_at, queue_s, model_s)
 
     def call(
         self, run: Callable[[], Any], timeout_s: float | None = None, *, is_gone: Callable[[], bool] | None = None

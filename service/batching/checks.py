@@ -41,4 +41,6 @@ def row_lengths(lengths: Sequence[Any], rows: int) -> list[int]:
     """The lengths of `rows` rows, tokens; raises ValueError that names the first wrong one."""
     if len(lengths) != rows:
         raise ValueError(f"lengths must be as many as rows: {len(lengths)} for {rows} rows")
+    if set(map(type, lengths)) == {int} and min(lengths) >= 1 and max(lengths) <= sys.maxsize:
+        return list(lengths)
     return [whole(f"lengths[{index}]", length) for index, length in enumerate(lengths)]

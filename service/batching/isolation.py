@@ -62,7 +62,9 @@ def run_isolated(
             outcomes.runs += 1
             results, error = _attempt(run, [rows[position].payload for position in part])
             # No isinstance here or below: it may ask the error itself, which a model made and which may raise again.
-            if error is None:
+            if error is None and len(part) == len(rows):
+                outcomes.results = results
+            elif error is None:
                 for position, result in zip(part, results, strict=True):
                     outcomes.results[position] = result
             elif issubclass(type(error), OutputCountMismatch):
@@ -89,16 +91,23 @@ def own_results(results: Any, expected: int) -> list[Any]:
 
     Raises OutputCountMismatch unless there are exactly `expected` of them, in an order.
     """
-    if hasattr(results, "to_numpy"):  # a data frame, which would iterate over its columns
-        results = results.to_numpy()
-    single = (str, bytes, bytearray, Mapping, Set)
-    if isinstance(results, single) or not hasattr(results, "__len__") or getattr(results, "ndim", 1) == 0:
-        raise OutputCountMismatch(f"output count: the model gave one {type(results).__name__} for {expected} rows")
+    if type(results) is not list:
+        results = _in_an_order(results, expected)
     # Counted only when they are listed: the length that an object claims need not be what it yields.
     owned = list(_own(results))
     if len(owned) != expected:
         raise OutputCountMismatch(f"output count: the model gave {len(owned)} results for {expected} rows")
     return owned
+
+
+def _in_an_order(results: Any, expected: int) -> Any:
+    """What has one result after the other; raises OutputCountMismatch for what is one result itself."""
+    if hasattr(results, "to_numpy"):  # a data frame, which would iterate over its columns
+        results = results.to_numpy()
+    single = (str, bytes, bytearray, Mapping, Set)
+    if isinstance(results, single) or not hasattr(results, "__len__") or getattr(results, "ndim", 1) == 0:
+        raise OutputCountMismatch(f"output count: the model gave one {type(results).__name__} for {expected} rows")
+    return results
 
 
 def _attempt(run: Run, payloads: list[Any]) -> tuple[list[Any], Exception | None]:
@@ -116,6 +125,8 @@ def _own(value: Any) -> Any:
     """A copy of every array and container in `value`; anything else is taken to be immutable."""
     if type(value) in _SCALARS:
         return value
+    if type(value) is list:
+        return [_own(item) for item in value]
     if isinstance(value, (np.ndarray, np.void)):
         # The copy of an array of objects would still share the objects.
         return _own(value.tolist()) if value.dtype.hasobject else value.copy()

@@ -125,21 +125,23 @@ class Lane:
 
         Empty when the callers of all rows have gone.
         """
-        front = next(self.in_order(), None)
-        if front is None:
+        most = max(limits.max_rows, scheduler.look_ahead(limits))
+        for turns in self._levels:
+            waiting = tuple(islice(self._in_order(turns), most))
+            if waiting:
+                break
+        else:
             return []
+        front = waiting[0]
         if front is not self._front:
             self._front, self._passes = front, 0
         if self._passes >= MAX_PASSES:
             scheduler = Fifo()
-        level = front.ticket.level
-        highest = self._in_order(self._levels[level - 1])
-        waiting = tuple(islice(highest, max(limits.max_rows, scheduler.look_ahead(limits))))
         positions = scheduler.select(waiting, limits, self._passes)
         _check_selection(positions, waiting, limits)
         chosen = [waiting[position] for position in positions]
         if len(chosen) == len(waiting) < self.rows:
-            self._fill_up(chosen, level, limits)
+            self._fill_up(chosen, front.ticket.level, limits)
         return chosen
 
     def _fill_up(self, chosen: list[Row], level: Priority, limits: BatchLimits) -> None:
@@ -174,6 +176,8 @@ class Lane:
 
 def _check_selection(positions: Sequence[int], waiting: Sequence[Row], limits: BatchLimits) -> None:
     """Hold a scheduler to its promise: a wrong choice must never lose or double a row."""
+    if len(positions) == 1 and 0 <= positions[0] < len(waiting):
+        return  # one row always fits
     if not positions or len(set(positions)) != len(positions):
         raise ValueError("the scheduler chose no row, or one row twice")
     if min(positions) < 0 or max(positions) >= len(waiting):

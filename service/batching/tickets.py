@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any
+
+from service.batching.latch import Latch
 
 
 class Priority(IntEnum):
@@ -57,21 +58,15 @@ class Answer:
     """What a request gets back. `results[i]` and `batches[i]` belong to the caller's row i.
 
     `enqueued_at`: clock reading at admission, seconds; a row's queue time is `batches[i].started_at - enqueued_at`.
+    `queue_s`: the longest time that any row of the request waited for its batch, seconds. `model_s`: time in the model
+    of the slowest batch that carried a row of the request, seconds.
     """
 
     results: list[Any]
     batches: list[BatchInfo]
     enqueued_at: float
-
-    @property
-    def queue_s(self) -> float:
-        """The longest time that any row of the request waited for its batch, seconds."""
-        return max((info.started_at for info in self.batches), default=self.enqueued_at) - self.enqueued_at
-
-    @property
-    def model_s(self) -> float:
-        """Time in the model of the slowest batch that carried a row of the request, seconds."""
-        return max((info.model_s for info in self.batches), default=0.0)
+    queue_s: float
+    model_s: float
 
 
 @dataclass(slots=True, eq=False)
@@ -137,7 +132,7 @@ class Ticket:
     failure: BaseException | None = None
     failed_rows: tuple[int, ...] = ()
     abandoned: bool = False
-    done: threading.Event = field(default_factory=threading.Event)
+    done: Latch = field(default_factory=Latch)
     level: Priority = Priority.NORMAL
     turn_at: float = 0.0
     credit: int = 0
@@ -214,4 +209,4 @@ class Job:
     is_wanted: bool = True
     result: Any = None
     failure: BaseException | None = None
-    done: threading.Event = field(default_factory=threading.Event)
+    done: Latch = field(default_factory=Latch)

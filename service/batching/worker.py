@@ -142,9 +142,10 @@ class Worker:
         if ready is None:
             self._patience_s = 0.0 if self._jobs else self._patience(now)
             return
-        self._patience_s = 0.0
         lane, reason = ready
         self._serve(lane, limits, reason)
+        # When nothing is left, another look before the next wait would be in vain.
+        self._patience_s = 0.0 if self._lanes or self._jobs else IDLE_WAIT_S
 
     def _patience(self, now: float) -> float:
         """How long the worker may wait for a message when no batch may leave yet, seconds; never below zero, because
@@ -228,6 +229,7 @@ class Worker:
             on_split=lambda kind, size: self._on_split(kind, size, lane.key),
         )
         ended_at = self._clock()
+        lengths = [row.length for row in rows]
         info = BatchInfo(
             batch_id=next(self._batch_ids),
             size=len(rows),
@@ -235,8 +237,8 @@ class Worker:
             started_at=started_at,
             model_s=ended_at - started_at,
             runs=outcomes.runs,
-            tokens=sum(row.length for row in rows),
-            padded_length=self._padded(lane.key, max(row.length for row in rows)),
+            tokens=sum(lengths),
+            padded_length=self._padded(lane.key, max(lengths)),
         )
         self._deliver(lane, rows, outcomes, info)
         # An error of the model keeps this frame alive, and its caller keeps the error. The frame lets go of both the
@@ -248,7 +250,8 @@ class Worker:
         if self._padded_length is None:
             return longest
         try:
-            return checks.whole("padded_length", self._padded_length(key, longest), longest)
+            padded = self._padded_length(key, longest)
+            return longest if padded is longest else checks.whole("padded_length", padded, longest)
         except Exception as error:
             log_error(_log, logging.ERROR, "padded_length() failed; the longest row's length is used", error=error)
             return longest

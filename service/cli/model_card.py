@@ -12,7 +12,7 @@ from typing import Any
 from loaders.bundle import BUNDLE_FILE, bundle_digest, digest, read_bundle
 from loaders.handle import ModelHandle
 from loaders.signature import ImageInput, InputSpec, OutputSpec, TextInput
-from service.inputs.example import example_in_python, example_instance
+from service.inputs.example import example_in_python, example_instance, is_known
 
 # Class names that are shown; a model may have thousands.
 SHOWN_LABELS = 5
@@ -43,11 +43,15 @@ def model_card(model: ModelHandle, given: Path, url: str) -> dict[str, Any]:
         "dtype": table.get("dtype"),
         "compile": bool(table.get("compile")),
         "file": file,
-        "input": _input(model.input),
+        "input": {**_input(model.input), **_columns(model)},
         "output": _output(model.output, model.metadata.get("classes")),
         "parameters": sorted(model.parameters),
         "warnings": warnings,
-        "request": {"path": "/predict", "curl": curl(model.input, url, model.metadata.get("column_types", ()))},
+        "request": {
+            "path": "/predict",
+            "curl": curl(model.input, url, **_known_columns(model)),
+            "is_whole": is_known(model.input),
+        },
     }
 
 
@@ -72,6 +76,17 @@ def _input(spec: InputSpec) -> dict[str, Any]:
     return {"kind": spec.kind.value, **facts}
 
 
+def _columns(model: ModelHandle) -> dict[str, Any]:
+    """The type of each named column, None where it is not known; none at all for other inputs."""
+    if getattr(model.input, "columns", None) is None:
+        return {}
+    return {"column_types": [kind and str(kind) for kind in _known_columns(model)["column_types"]]}
+
+
+def _known_columns(model: ModelHandle) -> dict[str, Sequence[Any]]:
+    return {key: model.metadata.get(key, ()) for key in ("column_types", "column_examples")}
+
+
 def _output(spec: OutputSpec, classes: Any) -> dict[str, Any]:
     names = spec.labels if spec.labels is not None else classes
     several = bool(names) and isinstance(names[0], list)
@@ -83,17 +98,20 @@ def _output(spec: OutputSpec, classes: Any) -> dict[str, Any]:
     }
 
 
-def curl(spec: InputSpec, url: str, column_types: Sequence[str | None] = ()) -> str:
+def curl(
+    spec: InputSpec, url: str, column_types: Sequence[str | None] = (), column_examples: Sequence[Any] = ()
+) -> str:
     """A command for a shell whose request the model can take, as far as its input is known.
 
-    column_types: see `service.inputs.prepare`.
+    column_types, column_examples: see `service.inputs.example`.
     """
     predict = shlex.quote(f"{url}/predict")
     if isinstance(spec, ImageInput):
         return f"curl -s -F file=@photo.jpg {predict}"
-    body = json.dumps({"instances": [example_instance(spec, column_types)]}, ensure_ascii=False)
+    body = json.dumps({"instances": [example_instance(spec, column_types, column_examples)]}, ensure_ascii=False)
     send = f"curl -s -H 'Content-Type: application/json' -d {{}} {predict}"
     if len(body) <= _MAX_BODY_CHARS:
         return send.format(shlex.quote(body))
-    code = f'import json; print(json.dumps({{"instances": [{example_in_python(spec, column_types)}]}}))'
+    instance = example_in_python(spec, column_types, column_examples)
+    code = f'import json; print(json.dumps({{"instances": [{instance}]}}))'
     return f"python3 -c {shlex.quote(code)} | {send.format('@-')}"

@@ -6,10 +6,15 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from service.settings import SettingsError, load_settings, read_dotenv
+from service.cli.repository_hint import repository_hint
+from service.settings import Settings, SettingsError, load_settings, read_dotenv
+
+if TYPE_CHECKING:
+    from loaders.signature import InputSpec
 
 Execute = Callable[[str, list[str]], object]
 
@@ -48,33 +53,47 @@ def serve(
         raise click.ClickException(f"wrong settings\n{error}") from None
     source = settings.model_path or settings.model_repository
     if source is None:
-        raise click.UsageError("which model? give --model PATH or set MODEL_PATH")
-    if settings.model_path is not None:
-        _look_at(settings.model_path)
-    _say_what_to_try(Path(source), settings.bind)
+        raise click.UsageError(
+            "which model? give --model PATH or set MODEL_PATH; for several, --repository DIRECTORY or MODEL_REPOSITORY"
+        )
+    _say_what_to_try(Path(source), settings.bind, _look_at(settings))
     command = ["-m", "gunicorn", "-c", "python:service.gunicorn_config", *gunicorn_args, "service:create_app()"]
     sys.stdout.flush()
     # The click context's object, where there is one, is a test that wants to see the call.
     (execute or os.execv)(sys.executable, [sys.executable, *command])
 
 
-def _look_at(model_path: str) -> None:
-    """Find out what can be found out without loading the model, before a server is started for it."""
-    from loaders.bundle import BUNDLE_FILE, read_bundle
+def _look_at(settings: Settings) -> InputSpec | None:
+    """Find out what can be found out without loading a model, before a server is started for it.
+
+    The input that a bundle declares; None where none does.
+    """
+    from loaders.declared import declared_input
     from loaders.errors import ModelError
-    from loaders.paths import resolve_model_path
+    from loaders.load import check_path
+    from loaders.signature import TensorInput
+    from service.batching.schedulers import NoScheduler, make_scheduler
+    from service.models.repository import Repository
 
     try:
-        resolved = resolve_model_path(model_path)
-        if (resolved / BUNDLE_FILE).is_file():
-            read_bundle(resolved)
+        make_scheduler(settings.scheduler)
+        if settings.model_path is None:
+            Repository(str(settings.model_repository)).names()
+            return None
+        table = check_path(settings.model_path, settings.model_format).input
+        return None if table is None else declared_input(table, TensorInput())
+    except NoScheduler as error:
+        raise click.ClickException(f"SCHEDULER: {error}") from None
     except ModelError as error:
-        raise click.ClickException(str(error)) from None
+        hint = repository_hint(Path(settings.model_path)) if settings.model_path is not None else ""
+        raise click.ClickException(f"{error}{hint}") from None
 
 
-def _say_what_to_try(model: Path, bind: str) -> None:
-    """A request that works, when the model is one of the demo models."""
+def _say_what_to_try(model: Path, bind: str, spec: InputSpec | None) -> None:
+    """A request that works, for a demo model or where the bundle says enough; otherwise one for the model's health."""
+    from service.cli.model_card import curl
     from service.demo.curl import example_request
+    from service.inputs.example import is_known
 
     if bind.startswith(("unix:", "fd:")):
         click.echo(f"Serving {model} at {bind}.")
@@ -87,4 +106,6 @@ def _say_what_to_try(model: Path, bind: str) -> None:
     try:
         click.echo(f"{example_request(model.name, model, url)}\n")
     except KeyError:
-        click.echo(f"curl -s {url}/healthz\n")
+        # Whether a table holds texts is known once its model is loaded.
+        told = spec is not None and is_known(spec) and spec.kind != "tabular"
+        click.echo(f"{curl(spec, url) if spec is not None and told else f'curl -s {url}/healthz'}\n")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from inspect import CO_COROUTINE
+from types import CodeType
 from typing import Any
 
 from flask import Flask, Request, Response
@@ -22,9 +25,10 @@ class _NoSession(SessionInterface):
 
 
 class JitneyFlask(Flask):
-    """Flask with two of its extension points used to save time on every request.
+    """Flask with three of its extension points used to save time on every request.
 
-    Sessions are off. Paths are matched without looking at the host, since no rule depends on it.
+    Sessions are off. Paths are matched without looking at the host, since no rule depends on it. A function that is
+    plainly no coroutine is not looked at any closer.
     """
 
     session_interface = _NoSession()
@@ -34,11 +38,22 @@ class JitneyFlask(Flask):
         if request is None or self.config["TRUSTED_HOSTS"] or self.config["SERVER_NAME"]:
             return super().create_url_adapter(request)
         environ: dict[str, Any] = request.environ
-        return self.url_map.bind(
-            environ.get("SERVER_NAME", "localhost"),
-            environ.get("SCRIPT_NAME", ""),
+        # What `Map.bind` makes, without the encoding of a host name that nothing here looks at.
+        return MapAdapter(
+            self.url_map,
+            server_name=environ.get("SERVER_NAME", "localhost"),
+            script_name=environ.get("SCRIPT_NAME", ""),
+            subdomain=self.url_map.default_subdomain,
             url_scheme=environ["wsgi.url_scheme"],
-            default_method=environ["REQUEST_METHOD"],
             path_info=request.path,
+            default_method=environ["REQUEST_METHOD"],
             query_args=environ.get("QUERY_STRING", ""),
         )
+
+    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        """`func`, or for a coroutine what runs it to its end."""
+        # A plain function says so at once; one with attributes may be marked as something else.
+        code: CodeType | None = getattr(func, "__code__", None)
+        if code is not None and not code.co_flags & CO_COROUTINE and not func.__dict__:
+            return func
+        return super().ensure_sync(func)

@@ -6,13 +6,12 @@ keys the last one counts. Integers are exact, whatever their size, as far as Pyt
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from flask import Request
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from loaders.handle import ModelHandle
 from loaders.signature import ImageInput, InputSpec, TextInput
@@ -22,6 +21,8 @@ from service.http.json_body import read_object
 from service.http.read import read_body
 from service.prediction import PredictCall
 from service.settings import Settings
+
+_JSON = "application/json"
 
 # A form has one part per picture, and two fields beside them.
 _OTHER_FIELDS = ("model_version", "timeout_ms")
@@ -38,17 +39,8 @@ class PredictBody(BaseModel):
     timeout_ms: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     parameters: dict[str, Any] = {}
 
-    @model_validator(mode="after")
-    def _one_of_two(self) -> PredictBody:
-        if (self.instances is None) == (self.text is None):
-            raise ValueError("give either instances or text")
-        return self
-
 
 _KEYS = PredictBody.model_fields.keys()
-
-# An integer beyond 64 bits has 20 digits or more, or 19 and a sign.
-_LONG_INTEGER = re.compile(rb"(?<![0-9.eE+-])(?:-[0-9]|[0-9]{2})[0-9]{18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +86,11 @@ def read_call(request: Request, settings: Settings, expected: InputSpec | None =
     expected: what the model takes, where that is known already, so that what it cannot take is refused unread.
     Raises MalformedBody, UnsupportedMedia, UnsupportedEncoding, InvalidInput or TooLarge.
     """
-    mimetype = request.mimetype.lower()
-    if mimetype == "application/json":
-        return read_object(read_body(request, settings), settings.max_instances, '{"instances": [...]}', _call)
+    # What nearly all send is told without taking the header apart.
+    is_json = request.environ.get("CONTENT_TYPE") == _JSON
+    mimetype = _JSON if is_json else request.mimetype.lower()
+    if mimetype == _JSON:
+        return read_object(read_body(request, settings), settings.max_instances, '{"instances": [...]}', call_of)
     if expected is not None:
         refuse_unless_image(expected)
     if mimetype == "multipart/form-data":
@@ -108,7 +102,8 @@ def read_call(request: Request, settings: Settings, expected: InputSpec | None =
     )
 
 
-def _call(document: dict[str, Any], reread: Callable[[], ReadCall] | None) -> ReadCall:
+def call_of(document: dict[str, Any], reread: Callable[[], ReadCall] | None) -> ReadCall:
+    """What a JSON body asks for; raises InvalidInput. reread: see `read_object`."""
     if not document.keys() <= _KEYS:
         # Judged here, because a key is part of the input and is not to be repeated; nor is one fault for each needed.
         raise InvalidInput.at("", f"the body has a key that is none of {', '.join(PredictBody.model_fields)}")
@@ -116,6 +111,8 @@ def _call(document: dict[str, Any], reread: Callable[[], ReadCall] | None) -> Re
         body = PredictBody.model_validate(document)
     except ValidationError as error:
         raise InvalidInput(*(_fault(fault) for fault in error.errors(include_url=False, include_input=False))) from None
+    if (body.instances is None) == (body.text is None):
+        raise InvalidInput.at("", "give either instances or text")
     call = PredictCall(
         instances=[body.text] if body.instances is None else body.instances,
         model_version=body.model_version,

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from flask import request
+from flask import Response
 
 from loaders.handle import ModelHandle
 from loaders.signature import InputSpec
 from service.http.blueprint import runtime
-from service.http.state import state_in
+from service.http.state import RequestState, current_request, state_in
 from service.prediction import PredictCall, Prediction, admit, deadline_of, lease_model, predict
+from service.runtime import Runtime
 from service.settings import Settings
 from service.wsgi_environ import ACCEPTED
 
@@ -46,17 +47,49 @@ class Exchange(Generic[T]):
     latency_ms: float
 
 
-def exchange(name: str | None, version: str | None, receive: Callable[[Settings, InputSpec | None], T]) -> Exchange[T]:
-    """Read the request, have the model answer it, and tell its headers how long each part took.
+def exchange(
+    name: str | None,
+    version: str | None,
+    receive: Callable[[Settings, InputSpec | None], T],
+    respond: Callable[[Exchange[T]], Response],
+) -> Response:
+    """The answer to this request, counted with those of its model, and with headers that tell how long each part took.
 
     name, version: those of the path, None for the default ones. receive: reads the body; what the model takes is told
-    to it where only one model can be meant. No model is held while the body is read, however slowly it comes.
-    Raises what `receive`, `lease_model` and `predict` raise.
+    to it where only one model can be meant. respond: writes the answer. No model is held while the body is read,
+    however slowly it comes.
+    A request that fails before its model is known counts for the one that its path names, if that is loaded.
+    Raises what `receive`, `lease_model`, `predict` and `respond` raise.
     """
-    entered_at = time.monotonic()
-    environ = request.environ
+    environ = current_request().environ
     state = state_in(environ)
     here = runtime()
+    try:
+        done = _predicted(here, name, version, receive, environ, state)
+        predicted_at = time.perf_counter()
+        response = respond(done)
+    except BaseException:
+        model = state.model or here.peek(name, version)
+        if model is not None:
+            here.statistics(model).failed_request(time.perf_counter() - state.started_at)
+        raise
+    prediction, ended_at = done.prediction, time.perf_counter()
+    answer, in_all_s, written_s = prediction.answer, ended_at - state.started_at, ended_at - predicted_at
+    here.statistics(prediction.model).request(
+        in_all_s, answer.queue_s, prediction.preprocess_s, answer.model_s, prediction.present_s + written_s
+    )
+    return response
+
+
+def _predicted(
+    here: Runtime,
+    name: str | None,
+    version: str | None,
+    receive: Callable[[Settings, InputSpec | None], T],
+    environ: dict[str, Any],
+    state: RequestState,
+) -> Exchange[T]:
+    entered_at = time.monotonic()
     here.await_model_in_memory()
     admit(here, name, version, was_accepted=environ.get(ACCEPTED, False))
     is_gone = _is_gone(environ)

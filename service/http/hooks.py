@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Any, cast
+from typing import Any
 
-from flask import Flask, Request, Response, request
+from flask import Flask, Request, Response
 from werkzeug.exceptions import MethodNotAllowed, NotFound
 
 from service.http import problems
@@ -14,7 +14,7 @@ from service.http.cors import Cors
 from service.http.keys import Guard
 from service.http.paths import OWN_ENDPOINTS, OwnPaths
 from service.http.request_log import log_answer
-from service.http.state import RequestState, state_in
+from service.http.state import RequestState, current_request, state_in
 from service.metrics.http import HttpMetrics
 from service.runtime import Runtime
 from service.settings import Settings
@@ -45,7 +45,7 @@ class Hooks:
         app.after_request(self._after)
 
     def _before(self) -> Response | None:
-        now = _current_request()
+        now = current_request()
         environ = now.environ
         state = state_in(environ)
         ours = self._is_ours(now, state)
@@ -71,7 +71,7 @@ class Hooks:
         return problems.from_http_exception(refusal)
 
     def _after(self, response: Response) -> Response:
-        now = _current_request()
+        now = current_request()
         state = state_in(now.environ)
         if self._is_ours(now, state):
             self._add_headers(now, state, response)
@@ -106,8 +106,3 @@ class Hooks:
 def _is_own_route(now: Request) -> bool:
     rule = now.url_rule
     return rule is not None and rule.endpoint.startswith(OWN_ENDPOINTS)
-
-
-def _current_request() -> Request:
-    """The request itself: each look through Flask's proxy costs as much as ten at the object."""
-    return cast(Request, request._get_current_object())  # type: ignore[attr-defined]

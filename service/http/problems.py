@@ -22,7 +22,7 @@ PROBLEMS: dict[type[errors.JitneyError], tuple[int, str]] = {
     errors.Unauthorized: (401, "Key needed"),
     errors.Forbidden: (403, "Switched off"),
     errors.UnknownModel: (404, "Unknown model"),
-    errors.UnknownVersion: (404, "Unknown model"),
+    errors.UnknownVersion: (404, "Unknown version"),
     errors.VersionMismatch: (409, "Version not served"),
     errors.TooLarge: (413, "Too large"),
     errors.UnsupportedMedia: (415, "Unsupported media type"),

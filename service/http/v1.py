@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from flask import Response, request
+from werkzeug.exceptions import MethodNotAllowed
 
 from loaders.handle import ModelHandle
 from loaders.signature import InputSpec, TabularInput
 from service.errors import InvalidInput, UnknownModel, UnknownVersion, UnsupportedMedia
 from service.http.blueprint import blueprint, runtime
-from service.http.exchange import exchange
+from service.http.exchange import Exchange, exchange
 from service.http.json import json_response
 from service.http.json_body import read_object
 from service.http.paths import EXACT
@@ -62,7 +63,10 @@ class V1Call:
 @blueprint.post("/v1/models/<name>/versions/<version>:predict", **EXACT)
 def v1_predict(name: str, version: str | None = None) -> Response:
     """Predict, as TensorFlow Serving's clients ask for it."""
-    done = exchange(name, version, _receive)
+    return exchange(name, version, _receive, _respond)
+
+
+def _respond(done: Exchange[V1Call]) -> Response:
     key = "predictions" if done.incoming.columns is None else "outputs"
     return json_response({key: done.prediction.predictions})
 
@@ -71,8 +75,12 @@ def v1_predict(name: str, version: str | None = None) -> Response:
 @blueprint.get("/v1/models/<name>/versions/<version>", **EXACT)
 def v1_status(name: str, version: str | None = None) -> Response:
     """Which versions there are, and whether they answer."""
-    known = [one for one in runtime().known_models() if one.name == name]
+    if (version or name).endswith(":predict"):  # a name is any text without a slash to the map of URLs
+        raise MethodNotAllowed(("OPTIONS", "POST"))
+    here = runtime()
+    known = [one for one in here.known_models() if one.name == name]
     if not known:
+        here.check(name, version, was_accepted=True)
         raise UnknownModel("no model of this name is served here")
     chosen = [one for one in known if version in (None, one.version)]
     if not chosen:

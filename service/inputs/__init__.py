@@ -18,8 +18,8 @@ def prepare(
 ) -> list[PreparedRow]:
     """One prepared row per instance, in order; all or nothing.
 
-    column_types: what a model of a table that holds more than numbers knows of its columns, "number", "numeric",
-    "boolean" or "text", and None where it knows nothing; empty when it knows nothing of any.
+    column_types: what a model of a table that holds more than numbers knows of its columns, "number", "float32",
+    "integer", "numeric", "boolean" or "text", and None where it knows nothing; empty when it knows nothing of any.
 
     instances: at least one; JSON values as Python objects, or `bytes` for an uploaded picture.
     Raises InvalidInput with the places that are wrong, TooLarge or UnsupportedMedia; MayBeRounded

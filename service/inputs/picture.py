@@ -7,6 +7,7 @@ are decoded at once, and each failure becomes an error that says what is wrong w
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -70,7 +71,9 @@ def decode(data: bytes, *, max_pixels: int, side_to_keep: int | None, loc: str) 
     except JitneyError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise _too_large(max_pixels, loc) from error
+        # Raised on opening, so that only the text of the error holds the size.
+        seen = re.search(r"\d+", str(error))
+        raise _too_large("" if seen is None else seen.group(), max_pixels, loc) from error
     except Exception as error:
         raise InvalidInput.at(loc, f"is a truncated or corrupt image ({kind})") from error
 
@@ -86,13 +89,14 @@ def _open(data: bytes, kind: str, max_pixels: int) -> Any:
 def _check_size(file: Any, max_pixels: int, loc: str) -> None:
     width, height = file.size
     if width * height > max_pixels:
-        raise _too_large(max_pixels, loc)
+        raise _too_large(str(width * height), max_pixels, loc)
     if max(width, height) > _MAX_SIDE:
         raise InvalidInput.at(loc, f"has a side of more than {_MAX_SIDE} pixels")
 
 
-def _too_large(max_pixels: int, loc: str) -> TooLarge:
-    return TooLarge(f"the number of pixels of {loc}", max_pixels, "MAX_IMAGE_PIXELS")
+def _too_large(pixels: str, max_pixels: int, loc: str) -> TooLarge:
+    seen = f", {pixels}," if pixels else ""
+    return TooLarge(f"the number of pixels of {loc}{seen}", max_pixels, "MAX_IMAGE_PIXELS")
 
 
 def _let_shrink(file: Any, side_to_keep: int) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -17,10 +19,18 @@ from service.inputs.rows import PreparedRow, name_of_type, raise_if_any
 
 _FLOAT64 = np.dtype(np.float64)
 
+# What a number of a column must fit, where that is not float64.
+_DTYPE: dict[str, np.dtype[Any]] = {"float32": np.dtype(np.float32), "integer": np.dtype(np.int64)}
+
+# Names that need no quotes behind a dot.
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
+
 # By the type of a column: the types of its values, and what they are called.
 _NUMBERS = frozenset({int, float})
 _ALLOWED: dict[str | None, tuple[frozenset[type], str]] = {
     "number": (_NUMBERS, "a number"),
+    "float32": (_NUMBERS, "a number"),
+    "integer": (_NUMBERS, "a whole number"),
     "numeric": (_NUMBERS | {bool}, "a number or a boolean"),
     "boolean": (frozenset({bool}), "true or false"),
     "text": (frozenset({str}), "a string"),
@@ -43,6 +53,7 @@ def prepare(
     `service.inputs.prepare`.
     Raises InvalidInput with the row and column of what is wrong.
     """
+    places = _Places(spec.columns, instances)
     if spec.columns is not None and any(type(row) is dict for row in instances):
         instances = _in_column_order(spec.columns, instances)
     width = _width(spec, instances)
@@ -51,7 +62,7 @@ def prepare(
         instances = _as_lists(instances, allow_null=spec.allow_null)
         if may_be_rounded:
             raise_if_rounded(chain.from_iterable(instances))
-        raise_if_any(_value_faults(instances, column_types or (None,) * width, allow_null=spec.allow_null))
+        raise_if_any(_value_faults(spec, instances, column_types or (None,) * width, places))
         return [PreparedRow(tuple(row), shape_key=("o", width)) for row in instances]
 
     # One array for all rows costs a fraction of one for each; the rows are views that share it.
@@ -59,10 +70,13 @@ def prepare(
     array = to_array(_joined(instances), dtype, allow_null=spec.allow_null, may_be_rounded=may_be_rounded)
     if array is None:
         rows = _as_lists(instances, allow_null=spec.allow_null)
-        raise_if_any(_number_faults(rows, dtype, allow_null=spec.allow_null))
+        raise_if_any(_number_faults(spec, rows, dtype, places))
         raise AssertionError("a row was refused without a fault")
+    array = array.reshape(len(instances), width)
+    if spec.without_null and np.isnan(array[:, spec.without_null]).any():
+        raise_if_any(_number_faults(spec, _as_lists(list(array), allow_null=True), dtype, places))
     key = ("f", width)
-    return [PreparedRow(row, shape_key=key) for row in array.reshape(len(instances), width)]
+    return [PreparedRow(row, shape_key=key) for row in array]
 
 
 def _width(spec: TabularInput, instances: list[Any]) -> int:
@@ -104,22 +118,52 @@ def _as_lists(rows: list[Any], *, allow_null: bool = False) -> list[Any]:
     return [to_values(row, allow_null=allow_null) if type(row) is np.ndarray else row for row in rows]
 
 
-def _number_faults(rows: list[list[Any]], dtype: np.dtype[Any], *, allow_null: bool) -> Iterator[Fault]:
+def _number_faults(spec: TabularInput, rows: list[list[Any]], dtype: np.dtype[Any], places: _Places) -> Iterator[Fault]:
     for i, row in enumerate(rows):
-        for j, msg in faults_in(row, dtype, allow_null=allow_null):
-            yield Fault(f"instances[{i}][{j}]", msg)
+        if spec.without_null:
+            yield from (
+                Fault(places.of(i, j), _null_fault(spec, "a number")) for j in spec.without_null if row[j] is None
+            )
+        for j, msg in faults_in(row, dtype, allow_null=spec.allow_null):
+            yield Fault(places.of(i, j), _null_fault(spec, "a number") if row[j] is None else msg)
 
 
-def _value_faults(rows: list[list[Any]], column_types: Sequence[str | None], *, allow_null: bool) -> Iterator[Fault]:
-    columns = [_ALLOWED[kind] for kind in column_types]
+def _value_faults(
+    spec: TabularInput, rows: list[list[Any]], column_types: Sequence[str | None], places: _Places
+) -> Iterator[Fault]:
+    columns = [(*_ALLOWED[kind], _DTYPE.get(kind or "", _FLOAT64)) for kind in column_types]
     for i, row in enumerate(rows):
-        for j, (value, (allowed, name)) in enumerate(zip(row, columns, strict=True)):
-            if value is None and allow_null:
-                continue
-            if type(value) not in allowed:
-                yield Fault(f"instances[{i}][{j}]", f"must be {name}, not {name_of_type(value)}")
-            elif type(value) in _NUMBERS and (msg := fault_in(value, _FLOAT64)) is not None:
-                yield Fault(f"instances[{i}][{j}]", msg)
+        for j, (value, (allowed, name, dtype)) in enumerate(zip(row, columns, strict=True)):
+            if value is None:
+                if not spec.allow_null or j in spec.without_null:
+                    yield Fault(places.of(i, j), _null_fault(spec, name))
+            elif type(value) not in allowed:
+                yield Fault(places.of(i, j), f"must be {name}, not {name_of_type(value)}")
+            elif type(value) in _NUMBERS and (msg := fault_in(value, dtype)) is not None:
+                yield Fault(places.of(i, j), msg)
+
+
+def _null_fault(spec: TabularInput, name: str) -> str:
+    if spec.allow_null:
+        return f"must be {name}, not null: the model takes no missing value in this column"
+    return (
+        f"must be {name}, not null; a missing value has to be allowed in the model's bundle ([input] allow_null = true)"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where values stand in a request, as its author wrote it: by name in an object, otherwise by position."""
+
+    columns: tuple[str, ...] | None
+    instances: list[Any]
+
+    def of(self, row: int, column: int) -> str:
+        if self.columns is None or type(self.instances[row]) is not dict:
+            return f"instances[{row}][{column}]"
+        name = self.columns[column]
+        # The model's own name, and not at any length.
+        return f"instances[{row}].{name}" if _PLAIN_NAME.fullmatch(name) else f"instances[{row}][{shown(name)}]"
 
 
 def _in_column_order(columns: tuple[str, ...], instances: list[Any]) -> list[Any]:

@@ -26,6 +26,8 @@ class FilledCalls:
 
     def __call__(self, model: ModelHandle, rows: list[Any], parameters: Mapping[str, Any]) -> Any:
         """What the model gives for `rows`, without what it gave for the filling."""
+        if not self._sizes:
+            return model.predict_batch(rows, parameters)
         count = len(rows)
         size = self._filled(count)
         results: Any

@@ -11,6 +11,7 @@ import numpy as np
 from loaders.errors import ModelLoadError
 from loaders.handle import ModelHandle
 from service.errors import NonFiniteOutput, PredictionFailed
+from service.last_words import last_words
 from service.models.examples import TEXT, example_row
 from service.outputs import present
 
@@ -36,9 +37,7 @@ def warm_up(model: ModelHandle, max_batch_size: int, predict: Predict, buckets: 
             results = predict(model, [row] * size, {})
         except Exception as error:
             _log.error("the model failed on a warm-up batch", exc_info=error)
-            raise ModelLoadError(
-                f"{what} failed with {type(error).__name__}: {error}; WARMUP=false starts without one"
-            ) from error
+            raise ModelLoadError(f"{what} failed with {last_words(error)}; WARMUP=false starts without one") from error
         prediction = _checked(model, results, size, what)
     return prediction
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -80,6 +81,13 @@ class Served:
             return answers[0]
 
         return wait
+
+    def wait_queued(self, rows: int) -> None:
+        """Wait until so many rows are in the queue."""
+        deadline = time.monotonic() + GUARD_S
+        while self.runtime.status().queued < rows:
+            assert time.monotonic() < deadline, self.runtime
+            time.sleep(0.001)
 
     def metric(self, line_start: str) -> float:
         """The value of the one line of `/metrics` that starts so; 0 when there is none."""

@@ -87,12 +87,17 @@ def _lengths(frame: Any) -> Any:
 @pytest.mark.parametrize(
     "wrong, place, word",
     [
-        ({"age": "3.0"}, "instances[1][0]", "must be a number or a boolean, not a string"),
-        ({"zip": "1"}, "instances[1][1]", "must be a number, not a string"),
-        ({"zip": True}, "instances[1][1]", "must be a number, not a boolean"),
-        ({"city": 5}, "instances[1][2]", "must be a string, not a number"),
-        ({"member": 1}, "instances[1][3]", "must be true or false, not a number"),
-        ({"member": None}, "instances[1][3]", "must be true or false, not null"),
+        ({"age": "3.0"}, "instances[1].age", "must be a number or a boolean, not a string"),
+        ({"zip": "1"}, "instances[1].zip", "must be a number, not a string"),
+        ({"zip": True}, "instances[1].zip", "must be a number, not a boolean"),
+        ({"city": 5}, "instances[1].city", "must be a string, not a number"),
+        ({"member": 1}, "instances[1].member", "must be true or false, not a number"),
+        (
+            {"member": None},
+            "instances[1].member",
+            "must be true or false, not null; a missing value has to be allowed in the model's bundle "
+            "([input] allow_null = true)",
+        ),
     ],
 )
 def test_a_value_of_another_type_than_its_column_is_refused(serve, wrong, place, word):
@@ -167,3 +172,60 @@ def test_a_null_is_a_missing_value_alone_as_in_company(served, tmp_path):
     expected = model.predict_proba(pandas.DataFrame({"age": [3, np.nan, 50], "city": ["a", "b", None]}))
     np.testing.assert_allclose([probabilities(server, row)[0] for row in rows], expected)
     np.testing.assert_allclose(probabilities(server, *rows), expected)
+
+
+def test_a_null_where_the_estimator_fails_on_one_is_refused_by_column(served, tmp_path):
+    from sklearn.compose import make_column_transformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    columns = make_column_transformer(
+        (make_pipeline(SimpleImputer(), StandardScaler()), ["age"]),
+        (StandardScaler(), ["zip"]),
+        (OneHotEncoder(handle_unknown="ignore"), ["city"]),
+        (OneHotEncoder(), ["member"]),
+    )
+    model = make_pipeline(columns, LogisticRegression()).fit(FRAME, ANSWERS)
+    (tmp_path / "model.pkl").write_bytes(pickle.dumps(model))
+    (tmp_path / "jitney.toml").write_text("[input]\nallow_null = true\n")
+    server = served(load_model(tmp_path, allow_pickle=True))
+    assert server.predict(ROWS[0] | {"age": None, "city": None}).status_code == 200
+    answer = server.predict(ROWS[0], dict.fromkeys(FRAME.columns), [3.0, None, "a", True])
+    assert answer.status_code == 422
+    said = "not null: the model takes no missing value in this column"
+    assert answer.json["errors"] == [
+        {"loc": "instances[1].zip", "msg": f"must be a number or a boolean, {said}"},
+        {"loc": "instances[1].member", "msg": f"must be true or false, {said}"},
+        {"loc": "instances[2][1]", "msg": f"must be a number or a boolean, {said}"},
+    ]
+    row = server.client.get("/openapi.json").json["components"]["schemas"]["Instance"]["anyOf"][0]["properties"]
+    assert ["null" in row[name]["type"] for name in ("age", "zip", "city", "member")] == [True, False, True, False]
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_boosting_over_columns_of_categories_is_answered_as_by_the_estimator(serve, wrapped):
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.model_selection import GridSearchCV
+
+    frame = pandas.DataFrame(
+        {
+            "age": np.arange(60.0) % 7,
+            "city": pandas.Categorical(["Graz", "Bern", "Ulm"] * 20),
+            "size": pandas.Categorical([1, 2] * 30),
+        }
+    )
+    model: Any = HistGradientBoostingClassifier(max_iter=5, min_samples_leaf=2)
+    if wrapped:
+        model = GridSearchCV(model, {"max_iter": [5]}, cv=2)
+    model.fit(frame, (frame["city"] == "Graz") ^ (frame["size"] == 2))
+    server = serve(model)
+    rows = [{"age": age, "city": city, "size": int(size)} for age, city, size in frame.iloc[:9].itertuples(index=False)]
+    expected = model.predict_proba(frame.iloc[:9])
+    for row, own in zip(rows, expected, strict=True):
+        np.testing.assert_allclose(probabilities(server, row), [own])
+    np.testing.assert_allclose(probabilities(server, *rows), expected)
+    assert len({tuple(own) for own in expected.tolist()}) > 2
+    for wrong in ({"city": 3}, {"size": "1"}, {"age": "3"}):
+        assert server.predict(rows[0] | wrong).status_code == 422

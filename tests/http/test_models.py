@@ -2,68 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
-from served import GUARD_S, Served
 
 from loaders.handle import ModelHandle
-from loaders.registry import _registered, register_loader
-from loaders.signature import ImageInput, InputSpec, TabularInput, TextInput
-from service import Settings, create_app
-
-
-class Named:
-    """Loads models that answer with their own name and version; `inputs` may say what one takes."""
-
-    fmt = "named"
-
-    def __init__(self) -> None:
-        self.inputs: dict[str, InputSpec] = {}
-
-    def load(self, path: Path, *, name: str, version: str, metadata: Any = None) -> ModelHandle:
-        what = f"{name}/{version}"
-        return ModelHandle(
-            name,
-            version,
-            "named",
-            lambda rows: [what] * len(rows),
-            input=self.inputs.get(what, TabularInput(width=1)),
-            warnings=("trained by an older library in /opt/train/run",) if version == "1" else (),
-        )
-
-
-@pytest.fixture
-def loader() -> Iterator[Named]:
-    register_loader("named", loader := Named())
-    yield loader
-    _registered.pop("named", None)
-
-
-@pytest.fixture
-def repository(tmp_path: Path, loader: Named) -> Iterator[Callable[..., Served]]:
-    """Serve these versions."""
-    open_now: list[Served] = []
-
-    def serve(*versions: str, **settings: Any) -> Served:
-        for version in versions:
-            directory = tmp_path / version
-            directory.mkdir(parents=True)
-            (directory / "weights.bin").touch()
-            (directory / "jitney.toml").write_text('[model]\nformat = "named"\nfile = "weights.bin"\n')
-        values = {"max_batch_latency_ms": 0, "warmup": False, "model_repository": str(tmp_path), **settings}
-        server = Served(create_app(Settings(**values)))
-        open_now.append(server)
-        server.runtime.start()
-        assert server.runtime.batcher().wait_started(GUARD_S)
-        return server
-
-    yield serve
-    for server in open_now:
-        server.close()
-
+from loaders.signature import ImageInput, TabularInput, TextInput
 
 ROW = {"instances": [[1]]}
 

@@ -410,7 +410,8 @@ def test_the_aliases_keep_the_same_contract(served, path):
 )
 def test_a_path_that_names_another_model_is_not_found(served, path):
     answer = served().predict([1], path=path)
-    assert (answer.status_code, answer.json["title"]) == (404, "Unknown model")
+    unknown = "version" if path.startswith("/models/m/") else "model"
+    assert (answer.status_code, answer.json["title"]) == (404, f"Unknown {unknown}")
 
 
 def test_probabilities_come_with_the_names_of_their_classes(served):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shlex
 import subprocess
 import sys
@@ -16,12 +17,13 @@ import pytest
 from click.testing import CliRunner, Result
 from model_makers import Digits, value_onnx
 
-from loaders import ModelHandle, pin
+from loaders import ModelHandle, load_model, pin
 from loaders.bundle import digest
 from loaders.signature import TabularInput, TensorInput
 from service.cli import main
-from service.cli.inspect import _checked, _size, _try
 from service.cli.model_card import curl
+from service.cli.model_text import _size
+from service.cli.trial import tried
 from service.settings import Settings
 
 
@@ -61,6 +63,7 @@ def test_a_pinned_estimator_is_told_with_all_that_matters(digits_bundle: Path, d
     assert facts["file"] == {"name": "digits.joblib", "bytes": size, "sha256": sha256, "pinned": True}
     assert facts["input"] == {
         "kind": "tabular", "columns": None, "width": 64, "allow_null": False, "dtype": "float64",
+        "without_null": [],
     }  # fmt: skip
     assert facts["output"] == {"task": None, "labels": list(range(10)), "top_k": None, "softmax": False}
     assert (facts["parameters"], facts["warnings"]) == (["proba"], [])
@@ -126,12 +129,89 @@ def test_a_bare_model_is_told_and_what_it_does_not_say(exported: Path, traced: P
     assert "not pinned; a jitney.toml can pin it" in inspect(sentiment).stdout
 
 
-def test_a_model_that_fails_on_a_made_up_row_is_told_with_what_it_said(tmp_path: Path) -> None:
+def test_a_model_that_fails_on_made_up_rows_is_refused_as_by_the_service(tmp_path: Path) -> None:
     path = value_onnx(tmp_path / "m.onnx", [("MatMul", ["x", "x"], "y", {})], outputs=["y"])
+    result = inspect(path)
+    assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (1, "", 1)
+    assert "the warm-up batch of 1 row" in result.stderr
+    assert "WARMUP=false" in result.stderr
+    assert "the warm-up batch of 1 row" in json.loads(inspect(path, "--json").stdout)["error"]
+    os.environ["WARMUP"] = "false"
     (warning,) = card(path)["warnings"]
     assert "fails on a made-up row" in warning
-    answers_too_much = ModelHandle.from_callable(lambda rows: [1, 2], name="m", input=TabularInput(width=1))
-    assert "one result for one row" in str(_try(answers_too_much)[1])
+
+
+def test_a_declared_shape_that_the_model_rejects_is_told_in_a_line(bundle: Callable[..., Path], traced: Path) -> None:
+    result = inspect(bundle('[model]\nfile = "net.pt"\n[input]\nkind = "tensor"\nshape = [5]\n', traced))
+    assert result.exit_code == 1
+    assert "mat1 and mat2 shapes cannot be multiplied (1x5 and 4x8)" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_model_that_cannot_take_a_full_batch_is_refused(tmp_path: Path) -> None:
+    one_by_one = ModelHandle.from_callable(
+        lambda rows: [1.0] * min(len(rows), 2), name="m", input=TabularInput(width=1)
+    )
+    assert "one result for each row" in str(tried(one_by_one, Settings()).refused)
+    assert tried(one_by_one, Settings(max_batch_size=2)).refused is None
+    assert tried(one_by_one, Settings(warmup=False, self_check="off")).answer == 1.0
+
+
+def test_a_model_of_columns_is_told_with_their_types_and_a_request_that_it_answers(tmp_path: Path) -> None:
+    import pandas
+    from sklearn.compose import make_column_transformer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    frame = pandas.DataFrame(
+        {"age": [3.0, 40, 50, 60], "city": ["Graz", "Bern"] * 2, "zip": [7, 8] * 2, "own": [True, False] * 2}
+    )
+    columns = make_column_transformer((OneHotEncoder(), ["city", "zip", "own"]), remainder="passthrough")
+    path = tmp_path / "m.pkl"
+    path.write_bytes(pickle.dumps(make_pipeline(columns, LogisticRegression()).fit(frame, ["no", "yes"] * 2)))
+    os.environ["ALLOW_PICKLE"] = "true"
+    facts = card(path)
+    assert facts["input"]["column_types"] == ["numeric", "text", "number", "boolean"]
+    assert '{"age": 0, "city": "Bern", "zip": 7, "own": false}' in facts["request"]["curl"]
+    assert facts["answer"] in ("no", "yes")
+    text = inspect(path).stdout
+    assert "4 columns (age: numeric, city: text, zip: number, own: boolean)" in text
+    assert "An answer, here to this request:" in text
+
+
+def test_a_request_of_unknown_shape_is_shown_as_a_guess(traced: Path, exported: Path) -> None:
+    text = inspect(traced).stdout
+    assert "how many numbers, the model does not tell; put a row of yours there" in text
+    assert card(traced)["request"]["is_whole"] is False
+    assert "put a row of yours" not in inspect(exported).stdout
+
+
+@pytest.mark.parametrize(
+    "model", ["digits_joblib", "digits_onnx", "zipmap_onnx", "net_onnx", "traced", "exported", "sentiment", "embedder"]
+)
+def test_the_request_shown_for_a_model_is_one_that_it_takes(model: str, request: pytest.FixtureRequest) -> None:
+    from service.inputs import InputLimits, prepare
+
+    os.environ["ALLOW_PICKLE"] = "true"
+    path = request.getfixturevalue(model)
+    words = shlex.split(card(path)["request"]["curl"])
+    (row,) = prepare(load_model(path, allow_pickle=True).input, json.loads(words[words.index("-d") + 1])["instances"],
+                     InputLimits(1, 100))  # fmt: skip
+    assert row is not None
+
+
+def test_a_repository_is_told_from_a_model(tmp_path: Path) -> None:
+    for version in ("9", "10"):
+        (tmp_path / "models" / "iris" / version).mkdir(parents=True)
+        (tmp_path / "models" / "iris" / version / "jitney.toml").touch()
+    for given in ("models", "models/iris"):
+        result = inspect(given)
+        assert result.exit_code == 1
+        assert "`jitney serve --repository models`" in result.stderr
+        assert "`jitney inspect models/iris/10`" in result.stderr
+    assert "--repository" not in inspect(tmp_path).stderr
 
 
 @pytest.mark.parametrize(
@@ -207,12 +287,12 @@ def test_sizes_are_shown_with_a_unit(size: int, shown: str) -> None:
     assert _size(size) == shown
 
 
-def test_a_model_whose_rows_mix_is_told_with_what_strict_would_do() -> None:
+def test_a_model_whose_rows_mix_is_told_and_refused_where_the_service_refuses_it() -> None:
     model = ModelHandle.from_callable(
         lambda rows: np.stack(rows) - np.stack(rows).mean(axis=0), name="m", input=TabularInput(width=2)
     )
-    finding = _checked(model, Settings())
-    assert finding is not None
+    (finding,) = tried(model, Settings()).warnings
     assert "an answer depends on its neighbours" in finding
-    assert "it is not served" in str(_checked(model, Settings(self_check="strict")))
-    assert _checked(model, Settings(self_check="off")) is None
+    assert "it is not served" in str(tried(model, Settings(self_check="strict")).refused)
+    assert tried(model, Settings(self_check="strict", warmup=False)).warnings == (finding,)
+    assert tried(model, Settings(self_check="off")).warnings == ()

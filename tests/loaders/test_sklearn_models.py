@@ -225,11 +225,22 @@ def test_a_declared_classification_gives_scores_to_rank(
     )
 
 
-def test_a_declared_ranking_needs_probabilities(bundle: Callable[..., Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["top_k = 3", 'labels = ["a"]'])
+def test_a_declared_ranking_needs_probabilities(bundle: Callable[..., Path], tmp_path: Path, key: str) -> None:
     served(tmp_path, Answers([1]))
-    directory = bundle('[model]\nfile = "model.pkl"\n[output]\ntop_k = 3\n', tmp_path / "model.pkl")
-    with pytest.raises(ModelLoadError, match=r"\[output\] top_k"):
+    directory = bundle(f'[model]\nfile = "model.pkl"\n[output]\n{key}\n', tmp_path / "model.pkl")
+    with pytest.raises(ModelLoadError, match=r"\[output\] (top_k|labels): needs a score"):
         load_model(directory, allow_pickle=True)
+
+
+def test_labels_alone_ask_for_a_classification(
+    bundle: Callable[..., Path], digits_pickle: Path, digits: Digits
+) -> None:
+    names = [f"digit {number}" for number in range(10)]
+    directory = bundle(f'[model]\nfile = "digits.pkl"\n[output]\nlabels = {names}\n', digits_pickle)
+    handle = load_model(directory, allow_pickle=True)
+    assert handle.output == OutputSpec(task="classification", labels=tuple(names))
+    assert np.shape(handle.predict_batch([digits.data[500]])) == (1, 10)
 
 
 def test_several_outputs_have_no_common_labels(bundle: Callable[..., Path], tmp_path: Path) -> None:

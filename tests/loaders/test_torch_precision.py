@@ -109,7 +109,7 @@ def test_compilation_of_a_format_without_python_code_is_refused(
 
 @pytest.mark.parametrize("value", ['"half"', '"int8"', "16"])
 def test_an_unknown_type_is_told_with_the_key(bundle: Callable[..., Path], traced: Path, value: str) -> None:
-    with pytest.raises(BundleError, match=r"\[model\] dtype: .*'float32', 'bfloat16' or 'float16'"):
+    with pytest.raises(BundleError, match=r"\[model\] dtype: .*float32, bfloat16 or float16"):
         load_model(bundle(f'[model]\nfile = "net.pt"\ndtype = {value}\n', traced))
 
 

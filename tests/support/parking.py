@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from service.batching.latch import Latch
 from service.batching.policy import BatchLimits
 from service.batching.tickets import Row, Ticket
 from support.models import GUARD_S
@@ -77,15 +78,15 @@ class CountingInbox(queue.Queue[Any]):
             assert self._entered.acquire(timeout=GUARD_S), "the requests do not come"
 
 
-class Turnstile(threading.Event):
-    """An event that calls `on_timeout` when a wait has run out, before the waiter learns of it."""
+class Turnstile(Latch):
+    """A latch that calls `on_timeout` when a wait has run out, before the waiter learns of it."""
 
     def __init__(self, on_timeout: Callable[[], None]) -> None:
         super().__init__()
         self._on_timeout = on_timeout
 
-    def wait(self, timeout: float | None = None) -> bool:
-        arrived = super().wait(timeout)
+    def wait(self, timeout_s: float) -> bool:
+        arrived = super().wait(timeout_s)
         if not arrived:
             self._on_timeout()
         return arrived

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,14 +98,17 @@ def free_port() -> int:
 Start = Callable[..., Server]
 
 
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts servers: `start(app="scripted:app", LOAD_S=2)`; keyword arguments are environment variables."""
+@contextmanager
+def starting(directory: Path) -> Iterator[Start]:
+    """Starts servers: `start(app="scripted:app", LOAD_S=2)`; keyword arguments are environment variables.
+
+    They run in `directory`, and are ended with the block.
+    """
     servers: list[Server] = []
 
     def start_server(*gunicorn_args: str, app: str = "scripted:app", wait: bool = True, **settings: object) -> Server:
         port = free_port()
-        model = tmp_path / "model.bin"
+        model = directory / "model.bin"
         model.touch()
         environ = {
             **os.environ,
@@ -114,25 +118,34 @@ def start(tmp_path: Path) -> Iterator[Start]:
             "MODEL_FORMAT": "scripted",
             **{name: str(value) for name, value in settings.items()},
         }
-        log = tmp_path / f"server-{len(servers)}.log"
+        log = directory / f"server-{len(servers)}.log"
         command = [sys.executable, "-m", "gunicorn", "-c", str(ROOT / "gunicorn.conf.py"), *gunicorn_args, app]
         with log.open("wb") as sink:
-            process = subprocess.Popen(command, env=environ, cwd=tmp_path, stdout=sink, stderr=subprocess.STDOUT)
+            process = subprocess.Popen(command, env=environ, cwd=directory, stdout=sink, stderr=subprocess.STDOUT)
         server = Server(process, f"http://127.0.0.1:{port}", log)
         servers.append(server)
         if wait:
             server.wait_ready()
         return server
 
-    yield start_server
-    for server in servers:
-        if server.process.poll() is None:
-            server.process.terminate()
-            try:
-                server.process.wait(STOP_GUARD_S)
-            except subprocess.TimeoutExpired:
-                server.process.kill()
-                server.process.wait(STOP_GUARD_S)
+    try:
+        yield start_server
+    finally:
+        for server in servers:
+            if server.process.poll() is None:
+                server.process.terminate()
+                try:
+                    server.process.wait(STOP_GUARD_S)
+                except subprocess.TimeoutExpired:
+                    server.process.kill()
+                    server.process.wait(STOP_GUARD_S)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts servers for one test, in its own directory; see `starting`."""
+    with starting(tmp_path) as start_server:
+        yield start_server
 
 
 @pytest.fixture(scope="session")

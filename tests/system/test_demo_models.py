@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from loaders import load_model
 from loaders.bundle import read_bundle, verify
 from service.demo import digits
 from service.demo.build import RECIPES
 from service.demo.curl import EXAMPLE_DIGIT, EXAMPLE_ROW, EXAMPLE_SENTENCE
+from service.inputs import InputLimits, prepare
+from service.inputs.example import example_instance
 
 pytestmark = pytest.mark.system
 
@@ -54,6 +57,13 @@ def test_every_bundle_is_readable_and_its_pinned_digest_is_right(demo_models: Pa
     bundle = read_bundle(demo_models / name)
     assert bundle.tables.model.name == name
     assert verify(bundle)
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_the_example_shown_for_a_model_is_one_that_it_takes(demo_models: Path, name: str) -> None:
+    model = load_model(demo_models / name, device="cpu")
+    (row,) = prepare(model.input, [example_instance(model.input)], InputLimits(10_000, 100))
+    assert len(model.predict_batch([row.payload])) == 1
 
 
 def test_the_digits_pipeline_reads_digits_that_it_has_not_seen(demo_models: Path) -> None:

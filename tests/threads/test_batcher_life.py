@@ -270,7 +270,10 @@ def test_a_measured_length_is_checked_like_a_given_one(measured: Any) -> None:
 
 
 def test_an_arrival_of_another_batcher_is_refused_and_counts_nowhere() -> None:
-    with ThreadedBatcher(lambda rows: rows, policy="eager") as one, ThreadedBatcher(lambda rows: rows) as other:
+    with (
+        ThreadedBatcher(lambda rows: rows, policy="eager") as one,
+        ThreadedBatcher(lambda rows: rows, policy="eager") as other,
+    ):
         arrival = other.announce()
         for wrong in (arrival, "an arrival"):
             with pytest.raises(ValueError, match="what announce"):
@@ -294,7 +297,7 @@ def test_the_worker_thread_cannot_wait_for_itself(way: str) -> None:
         arrival.release()
         return batcher.submit(["inner"]) if way == "submit" else [batcher.call(lambda: "inner")]
 
-    with ThreadedBatcher(predict, max_batch_latency_s=0.0) as batcher:
+    with ThreadedBatcher(predict, max_batch_latency_s=0.0, policy="eager") as batcher:
         began = time.monotonic()
         with pytest.raises(ModelFailed) as caught:
             batcher.submit(["outer"], GUARD_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import select
 import traceback
 import warnings
@@ -22,6 +23,7 @@ from service import create_app
 from service.batching.batcher import ThreadedBatcher
 from service.errors import NotReady
 from service.health import liveness, readiness
+from service.http.state import RequestState
 from service.metrics.batches import BatchMetrics
 from service.runtime import LaneKey, Runtime, _process_lock, runtimes
 from service.settings import Settings
@@ -59,6 +61,12 @@ def tried(action: Callable[[], object]) -> str:
         return repr(action())
     except NotReady as error:
         return str(error)
+
+
+def test_requests_of_two_children_have_different_ids() -> None:
+    ids = [said_by_child(lambda: RequestState().request_id({})) for _ in range(2)]
+    assert all(re.fullmatch("[0-9a-f]{16}", one) for one in ids)
+    assert ids[0] != ids[1]
 
 
 def test_a_child_is_told_and_does_not_hang_although_the_lock_was_held_when_it_was_made() -> None:

@@ -12,6 +12,7 @@ from support.models import GUARD_S, GatedModel
 from support.parking import CountingInbox, RefittingInbox
 
 from service.batching.batcher import GONE_CHECK_S, LONGEST_WAIT_S, ThreadedBatcher
+from service.batching.latch import Latch
 from service.errors import ClientGone, DeadlineExceeded
 
 
@@ -35,12 +36,12 @@ def test_a_deadline_is_noticed_on_time_although_the_worker_is_busy_and_the_row_i
 
 
 def test_no_wait_is_negative_and_none_is_without_a_bound() -> None:
-    waits: list[float | None] = []
+    waits: list[float] = []
 
-    class Watched(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            waits.append(timeout)
-            return super().wait(timeout)
+    class Watched(Latch):
+        def wait(self, timeout_s: float) -> bool:
+            waits.append(timeout_s)
+            return super().wait(timeout_s)
 
     def refit(ticket: Any) -> None:
         ticket.done = Watched()
@@ -50,7 +51,7 @@ def test_no_wait_is_negative_and_none_is_without_a_bound() -> None:
             batcher.submit(["late already"], -5.0)
         assert batcher.submit(["in no hurry"], 1e12) == ["in no hurry"]
     assert len(waits) == 2
-    assert all(wait is not None and 0 <= wait <= LONGEST_WAIT_S for wait in waits)
+    assert all(0 <= wait <= LONGEST_WAIT_S for wait in waits)
 
 
 def test_a_client_that_left_is_noticed_while_its_row_waits() -> None:

@@ -46,13 +46,18 @@ def test_everything_that_may_be_said_is_read(write: Callable[[str], Path]) -> No
     [
         ("[modle]\n", r"\[modle\]"),
         ("[model]\nfiel = 'model.bin'\n", r"\[model\] fiel"),
-        ("[model]\nname = 'no/slash'\n", r"\[model\] name"),
+        ("[model]\nname = 'no/slash'\n", r"\[model\] name: must be 1 to 128 letters .* digits, dots, dashes"),
+        ("[model]\nversion = ''\n", r"\[model\] version: must be 1 to 128 letters"),
         ("[model]\nversion = true\n", r"\[model\] version"),
         ("[model]\nversion = 1.5\n", r"\[model\] version"),
-        ("[model]\nsha256 = 'abc'\n", r"\[model\] sha256"),
+        ("[model]\nsha256 = 'abc'\n", r"\[model\] sha256: must be 64 hexadecimal digits, not 3 "),
         ("[model]\nfile = ''\n", r"\[model\] file"),
-        ("[input]\nwidth = 4\n", r"\[input\]"),
-        ("[input]\nkind = 'sound'\n", r"\[input\]"),
+        ("[input]\n", r"\[input\] kind: is missing; it is tabular, text, image or tensor$"),
+        ("[input]\ndtype = 'float32'\n", r"\[input\] kind: is missing"),
+        ("input = 3\n", r"\[input\]"),
+        ("[input]\nkind = 'sound'\n", r"\[input\] kind: must be tabular, text, image or tensor$"),
+        ("[input]\nkind = 'tensr'\n", r"\[input\] kind: must be .*; did you mean tensor\?"),
+        ("[input]\nkind = 3\n", r"\[input\] kind: must be tabular"),
         ("[input]\nkind = 'tabular'\nwidth = '4'\n", r"\[input\] width"),
         ("[input]\nkind = 'tabular'\nwidth = 0\n", r"\[input\] width"),
         ("[input]\nkind = 'tabular'\ncolumns = ['a', 'a']\n", r"\[input\] columns: .*twice"),
@@ -60,7 +65,7 @@ def test_everything_that_may_be_said_is_read(write: Callable[[str], Path]) -> No
         ("[input]\nkind = 'tabular'\nmax_length = 4\n", r"\[input\] max_length"),
         ("[input]\nkind = 'tabular'\nallow_null = 1\n", r"\[input\] allow_null"),
         ("[input]\nkind = 'text'\nmax_length = 0\n", r"\[input\] max_length"),
-        ("[input]\nkind = 'image'\nsize = [224]\n", r"\[input\] size"),
+        ("[input]\nkind = 'image'\nsize = [224]\n", r"\[input\] size: must have at least 2 items, not 1$"),
         ("[input]\nkind = 'image'\nsize = 224\n", r"\[input\] size"),
         ("[input]\nkind = 'image'\nsize = [0, 4]\n", r"\[input\] size"),
         ("[input]\nkind = 'image'\nmean = [1, 2]\n", r"\[input\] mean"),
@@ -69,7 +74,8 @@ def test_everything_that_may_be_said_is_read(write: Callable[[str], Path]) -> No
         ("[input]\nkind = 'image'\nlayout = 'CHW'\n", r"\[input\] layout"),
         ("[input]\nkind = 'tensor'\nshape = [-2]\n", r"\[input\] shape"),
         ("[input]\nkind = 'tensor'\ndtype = 'complex64'\n", r"\[input\] dtype"),
-        ("[output]\ntask = 'guessing'\n", r"\[output\] task"),
+        ("[output]\ntask = 'xyz'\n", r"\[output\] task: must be classification, regression or embedding$"),
+        ("[output]\ntask = 'clasification'\n", r"\[output\] task: .*; did you mean classification\?"),
         ("[output]\nlabels = [1, 2]\n", r"\[output\] labels"),
         ("[output]\nlabels = ['a', 'a']\n", r"\[output\] labels: .*twice"),
         ("[output]\ntop_k = 0\n", r"\[output\] top_k"),
@@ -146,7 +152,7 @@ def test_a_pinned_digest_is_compared_whatever_its_case(write: Callable[[str], Pa
 
 
 def test_the_digest_of_a_directory_changes_with_any_name_or_content_but_not_with_the_pin(tmp_path: Path) -> None:
-    (tmp_path / "jitney.toml").write_text("[model]\n")
+    (tmp_path / "jitney.toml").write_text('[model]\nformat = "own"\n')
     (tmp_path / "a").write_bytes(b"1")
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "b").write_bytes(b"2")
@@ -185,6 +191,9 @@ def test_an_artifact_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 )
 def test_pinning_changes_nothing_but_the_digest(write: Callable[[str], Path], toml: str) -> None:
     directory = write(toml)
+    if "file" not in toml:
+        (directory / "config.json").write_text("{}")  # then the directory is the model
+    there = set(directory.iterdir())
     before = tomllib.loads(toml)
     if toml.startswith("model") or '"""' in toml:
         with pytest.raises(BundleError, match="by hand"):
@@ -199,7 +208,7 @@ def test_pinning_changes_nothing_but_the_digest(write: Callable[[str], Path], to
     assert ("\r\n" in after) == ("\r\n" in toml)
     assert verify(read_bundle(directory))
     assert pin(directory) == sha256
-    assert {file.name for file in directory.iterdir()} == {"jitney.toml", "model.bin"}
+    assert set(directory.iterdir()) == there
 
 
 def test_a_bare_file_cannot_be_pinned(tmp_path: Path) -> None:
@@ -235,3 +244,60 @@ def test_an_unknown_key_is_told_what_it_might_have_been(tmp_path, text, said):
     (tmp_path / "jitney.toml").write_text(text)
     with pytest.raises(BundleError, match=said):
         read_bundle(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("model", "there", "keys", "kind"),
+    [
+        ('file = "m.bin"\nformat = "joblib"\n', "m.bin", "", "tabular"),
+        ('file = "m.pkl"\n', "m.pkl", "", "tabular"),
+        ("", "m.joblib", "allow_null = true\n", "tabular"),
+        ("", "config.json", "max_length = 9\n", "text"),
+        ("", "m.onnx", 'columns = ["a"]\n', "tabular"),
+        ("", "m.pt2", "size = [2, 2]\n", "image"),
+        ("", "m.pt", "shape = [2]\n", "tensor"),
+    ],
+)
+def test_a_kind_that_format_or_keys_tell_may_be_left_out(tmp_path, model, there, keys, kind):
+    (tmp_path / there).write_bytes(b"{}")
+    (tmp_path / "jitney.toml").write_text(f"[model]\n{model}[input]\n{keys}")
+    declared = read_bundle(tmp_path).tables.input
+    assert declared is not None
+    assert declared.kind == kind
+    assert read_bundle(tmp_path).metadata()["input"]["kind"] == kind
+
+
+def test_no_message_is_in_the_words_of_the_library_that_checks_the_tables(tmp_path):
+    wrong = {
+        "model": ("name = 3", "version = 1.5", 'sha256 = "xyz"', 'file = ""', 'dtype = "int8"', "compile = 1"),
+        'input]\nkind = "tabular"\n#': ("columns = []", "columns = 3", "width = 0", "allow_null = 1", "dtype = 8"),
+        'input]\nkind = "image"\n#': ("size = [1]", "scale = nan", "mean = [1]", "std = [0, 0, 0]", "crop = 1"),
+        'input]\nkind = "tensor"\n#': ("shape = [0]", "dtype = 'complex'"),
+        "output": ("labels = 3", "labels = []", "top_k = 0", "softmax = 1", "task = 1"),
+    }
+    for table, lines in wrong.items():
+        for line in lines:
+            (tmp_path / "jitney.toml").write_text(f"[{table}]\n{line}\n")
+            with pytest.raises(BundleError) as caught:
+                read_bundle(tmp_path)
+            said = str(caught.value)
+            assert line.partition(" ")[0] in said
+            assert not [word for word in ("should", "pattern", "discriminator", "Value error", "tag") if word in said]
+
+
+@pytest.mark.parametrize(
+    "table", ["", '[model]\nname = "x"\n', '[model]\nformat = "onnx"\n', '[model]\nformat = "own"\n']
+)
+def test_what_holds_no_model_is_not_pinned(tmp_path, table):
+    (tmp_path / "jitney.toml").write_text(table)
+    with pytest.raises(BundleError, match=r"\[model\] file: there is no model file here"):
+        pin(tmp_path)
+    assert (tmp_path / "jitney.toml").read_text() == table
+
+
+def test_a_digest_stands_at_the_end_of_its_table(tmp_path):
+    (tmp_path / "m.onnx").write_bytes(b"x")
+    toml = '[model]\nname = "x"\nversion = "2"\n\n# what it takes\n[input]\nkind = "tabular"\n'
+    (tmp_path / "jitney.toml").write_text(toml)
+    sha256 = pin(tmp_path)
+    assert (tmp_path / "jitney.toml").read_text() == toml.replace('"2"\n', f'"2"\nsha256 = "{sha256}"\n')

@@ -17,7 +17,13 @@ def own_environment(monkeypatch, tmp_path):
     for name in Settings.model_fields:
         os.environ.pop(name.upper(), None)
     monkeypatch.chdir(tmp_path)
-    for name in ("m.onnx", "here.onnx", "some/model.onnx", "demo-models/digits"):
+    for name in (
+        "m.onnx",
+        "here.onnx",
+        "some/model.onnx",
+        "demo-models/digits/m.onnx",
+        "demo-models/digits/jitney.toml",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     yield
@@ -68,6 +74,7 @@ def test_serve_without_a_model_says_how_to_name_one():
     result = run("serve", execute=execute)
     assert (result.exit_code, execute.calls) == (2, [])
     assert "--model PATH or set MODEL_PATH" in result.output
+    assert "--repository DIRECTORY or MODEL_REPOSITORY" in result.output
 
 
 def test_serve_with_a_wrong_setting_names_it():
@@ -87,9 +94,22 @@ def test_serve_with_a_wrong_setting_names_it():
         (["--model", "absent.onnx"], "no model at"),
         (["--model", "https://example.org/m.onnx"], "is a URL"),
         (["--model", "broken"], "[model] nmae"),
+        (["--model", "bare.bin"], "tells no format"),
+        (["--model", "unknown"], "no loader for model format 'onx'; known formats: joblib, onnx, "),
+        (["--model", "unknown"], "did you mean onnx?"),
+        (["--repository", "absent"], "MODEL_REPOSITORY=absent cannot be read"),
+        (["--repository", "demo-models"], "holds no bundle at <name>/<version>/"),
+        (["--model", "repository"], "repository is a repository of models: `jitney serve --repository repository`"),
+        (["--model", "repository/iris"], "holds versions of one model: `jitney serve --repository repository`"),
     ],
 )
 def test_what_can_be_found_out_before_a_server_starts_is_said_before(tmp_path, arguments, said):
+    for version in ("9", "10"):
+        (tmp_path / "repository" / "iris" / version).mkdir(parents=True)
+        (tmp_path / "repository" / "iris" / version / "jitney.toml").touch()
+    (tmp_path / "bare.bin").touch()
+    (tmp_path / "unknown").mkdir()
+    (tmp_path / "unknown" / "jitney.toml").write_text("[model]\nformat = 'onx'\n")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "jitney.toml").write_text("[model]\nnmae = 'x'\n")
     execute = Exec()
@@ -98,6 +118,32 @@ def test_what_can_be_found_out_before_a_server_starts_is_said_before(tmp_path, a
     assert said in result.output
     assert "Serving" not in result.output
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [("SCHEDULER", "fast", "SCHEDULER: unknown scheduler 'fast'"), ("MODEL_FORMAT", "onx", "'onx'")],
+)
+def test_a_setting_that_no_server_could_start_with_is_told_before_one_starts(name, value, said):
+    os.environ[name] = value
+    execute = Exec()
+    result = run("serve", "--model", "m.onnx", execute=execute)
+    assert (result.exit_code, execute.calls) == (1, [])
+    assert said in result.output
+
+
+@pytest.mark.parametrize(
+    ("table", "shown"),
+    [
+        ('kind = "image"\nsize = [4, 4]\n', "curl -s -F file=@photo.jpg http://127.0.0.1:8000/predict"),
+        ('kind = "tensor"\nshape = [2]\n', '{"instances": [[0, 0]]}'),
+        ('kind = "tensor"\n', "/healthz"),
+        ('kind = "tabular"\nwidth = 2\n', "/healthz"),
+    ],
+)
+def test_serve_shows_a_request_where_the_bundle_says_enough_of_the_input(tmp_path, table, shown):
+    (tmp_path / "jitney.toml").write_text(f'[model]\nfile = "m.onnx"\n[input]\n{table}')
+    assert shown in run("serve", "--model", str(tmp_path), execute=Exec()).output
 
 
 @pytest.mark.parametrize(
@@ -192,6 +238,7 @@ def test_pin_of_nothing_is_a_usage_error(tmp_path):
 def test_serve_takes_a_repository_instead_of_a_model(tmp_path):
     (tmp_path / ".env").write_text("MODEL_PATH=here.onnx\n")
     (tmp_path / "models" / "iris" / "1").mkdir(parents=True)
+    (tmp_path / "models" / "iris" / "1" / "jitney.toml").touch()
     execute = Exec()
     result = run("serve", "--repository", "models", execute=execute)
     assert result.exit_code == 0, result.output

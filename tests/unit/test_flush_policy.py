@@ -180,8 +180,9 @@ def test_eager_never_waits_longer_than_the_latency() -> None:
 
 def test_window_does_not_care_who_is_on_the_way() -> None:
     core = Core(policy=BatchPolicy.WINDOW, latency_s=8.0)
-    core.admission.announce().release()
-    core.submit_at(1.0, ["a"])
+    arrival = core.admission.announce()
+    assert core.admission.on_the_way == 0  # counting would be work for nobody
+    core.submit_at(1.0, ["a"], arrival=arrival)
     core.run()
     assert [call.at for call in core.model.calls] == [9.0]
 
@@ -212,3 +213,12 @@ def test_nothing_is_left_behind(policy: BatchPolicy) -> None:
     core.run()
     core.assert_at_rest()
     assert [core.outcome(ticket) for ticket in core.tickets] == [list(range(m % 6 + 1)) for m in range(20)]
+
+
+def test_after_a_lone_batch_the_worker_waits_without_another_look() -> None:
+    core = Core(latency_s=0.0)
+    for moment in range(5):
+        core.submit_at(float(moment), [moment])
+    core.run()
+    assert core.model.sizes == [1] * 5
+    assert core.inbox._gets == 5 + 1  # and the one that told it to stop

@@ -13,6 +13,7 @@ from service.errors import InvalidInput
 from service.inputs import InputLimits, prepare
 
 LIMITS = InputLimits(max_image_pixels=1000, max_text_chars=1000)
+NULL_HINT = "; a missing value has to be allowed in the model's bundle ([input] allow_null = true)"
 
 
 def payloads(spec: TabularInput, instances: list[Any]) -> list[Any]:
@@ -40,7 +41,7 @@ def test_rows_become_arrays_of_the_declared_dtype(dtype, instances):
     [
         (True, "a boolean"),
         ("1.5", "a string"),
-        (None, "null"),
+        (None, f"null{NULL_HINT}"),
         ([1], "a list"),
         ({}, "an object"),
         (b"1", "binary data"),
@@ -185,3 +186,28 @@ def test_any_json_gives_exactly_its_numbers_or_invalid_input(instances, dtype):
 @given(st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=1, max_size=4))
 def test_rows_of_finite_numbers_and_one_width_are_always_accepted(instances):
     assert [row.tolist() for row in payloads(TabularInput(width=3), instances)] == instances
+
+
+def test_a_value_of_an_object_is_named_by_its_column_and_one_of_a_list_by_its_position():
+    spec = TabularInput(columns=("age", "sepal length (cm)", "x" * 5000))
+    wrong = {"age": "1", "sepal length (cm)": "2", "x" * 5000: 3}
+    long = {**dict.fromkeys(spec.columns, 1), "x" * 5000: "3"}
+    *places, fourth = [loc for loc, _ in faults(spec, [wrong, ["1", 2, 3], long])]
+    assert places == ["instances[0].age", "instances[0]['sepal length (cm)']", "instances[1][0]"]
+    assert fourth.startswith("instances[2]['xxx")
+    assert len(fourth) < 70
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "object"])
+@pytest.mark.parametrize("as_array", [False, True])
+def test_a_null_is_refused_in_a_column_that_takes_none(dtype, as_array):
+    spec = TabularInput(columns=("a", "b"), dtype=dtype, allow_null=True, without_null=(1,))
+    rows: list[Any] = [[None, 2.0], [1.0, None]]
+    if as_array:
+        rows = [np.array(row, np.float64) for row in rows]
+    [(loc, msg)] = faults(spec, rows)
+    assert loc == "instances[1][1]"
+    assert msg.endswith("not null: the model takes no missing value in this column")
+    assert len(payloads(spec, rows[:1])) == 1
+    assert faults(spec, [{"b": None, "a": 1}])[0][0] == "instances[0].b"
+    assert {loc for loc, _ in faults(spec, [[math.nan, None]])} == {"instances[0][0]", "instances[0][1]"}

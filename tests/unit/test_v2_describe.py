@@ -96,3 +96,18 @@ def test_the_configuration_leaves_out_the_dimension_of_the_rows_and_shows_that_r
         ],
         "dynamic_batching": {"preferred_batch_size": [8], "max_queue_delay_microseconds": 2500},
     }
+
+
+def test_columns_have_the_datatype_of_what_is_known_of_them() -> None:
+    kinds = {
+        "number": "FP64",
+        "float32": "FP32",
+        "integer": "INT64",
+        "numeric": "FP64",
+        "boolean": "BOOL",
+        "text": "BYTES",
+    }
+    spec = TabularInput(columns=tuple(kinds), dtype="object")
+    assert inputs(spec, metadata={"column_types": tuple(kinds)}) == [
+        (kind, name, [-1, 1]) for kind, name in kinds.items()
+    ]

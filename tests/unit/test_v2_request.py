@@ -13,7 +13,7 @@ import pytest
 
 from loaders.signature import ImageInput, InputSpec, TabularInput, TensorInput, TextInput
 from service.errors import InvalidInput, MalformedBody, TooLarge
-from service.http.v2.request import InferRequest, WantedOutput, read_request
+from service.http.v2.request import InferRequest, WantedOutput, read_request, read_timeout_s
 
 TABLE = TabularInput()
 TWO = TabularInput(columns=("a", "b"))
@@ -212,10 +212,34 @@ def test_a_header_length_that_cannot_be_is_refused(length):
         read_request(body, length, TABLE, max_rows=MAX_ROWS)
 
 
-def test_a_header_length_that_cuts_the_json_is_refused_with_a_hint():
+@pytest.mark.parametrize("off_by", [-1, 1, 3])
+def test_a_header_length_that_is_not_that_of_the_json_is_refused_with_a_hint(off_by):
     body = json.dumps({"inputs": [tensor()]}).encode()
-    message = malformed(body, header_length=str(len(body) - 1))
-    assert "Inference-Header-Content-Length says where it ends" in message
+    message = malformed(body, b"\x00\x01\x02", header_length=str(len(body) + off_by))
+    assert "does not end where Inference-Header-Content-Length says" in message
+
+
+def test_strings_beyond_what_bytes_may_have_are_counted_before_they_are_parsed():
+    texts = ",".join(['"\\"a"'] * 400_000).encode()
+    document = b'{"inputs":[{"name":"input","datatype":"BYTES","shape":[400000,1],"data":[' + texts + b"]}]}"
+    with pytest.raises(TooLarge, match=r"number of strings.*MAX_INSTANCES"):
+        read(document)
+
+
+def test_escaped_quotes_inside_few_strings_are_not_taken_for_many():
+    text = '"' * 300_000
+    assert read({"inputs": [tensor(datatype="BYTES", data=[text, "\\"])]}).inputs["input"].tolist() == [
+        [text.encode(), b"\\"]
+    ]
+
+
+def test_the_deadline_is_known_before_the_model_is():
+    body = json.dumps({"parameters": {"timeout": 250_000}, "inputs": "not looked at"}).encode()
+    assert read_timeout_s(body + b"\x01", str(len(body)), max_rows=MAX_ROWS) == 0.25
+    assert read_timeout_s(b"\xff\xd8", "0", max_rows=MAX_ROWS) is None
+    for wrong in (b"", b"[]", b'{"parameters": 1}', b'{"parameters": {"timeout": "1"}}', b"{" * 100_000):
+        with pytest.raises((MalformedBody, InvalidInput)):
+            read_timeout_s(wrong, None, max_rows=MAX_ROWS)
 
 
 def test_the_header_may_be_given_without_any_binary_data():
@@ -349,7 +373,7 @@ def test_nesting_without_end_is_malformed():
 
 
 def test_nesting_is_judged_before_the_slower_parser_follows_it():
-    body = json.dumps({"inputs": [tensor(datatype="FP64", data=[1e300, 0])]}).encode()
+    body = json.dumps({"inputs": [tensor(datatype="FP64", data=[10**300, 0])]}).encode()
     assert "nests more than" in malformed(body[:-1] + b', "x": ' + b"[" * 1000 + b"]" * 1000 + b"}")
 
 

@@ -29,6 +29,8 @@ _PICTURE = {
 # As `service.inputs.tabular` reads a column of each type.
 _OF_COLUMN_TYPE: dict[str | None, list[str]] = {
     "number": ["number"],
+    "float32": ["number"],
+    "integer": ["integer"],
     "numeric": ["number", "boolean"],
     "boolean": ["boolean"],
     "text": ["string"],
@@ -58,7 +60,7 @@ def example(model: ModelHandle) -> Any | None:
     """An instance that the model takes; None when it would be too long to show."""
     if _numbers_in(model.input) > _MAX_EXAMPLE_NUMBERS:
         return None
-    return example_instance(model.input, column_types(model))
+    return example_instance(model.input, column_types(model), model.metadata.get("column_examples", ()))
 
 
 def _numbers_in(spec: InputSpec) -> int:
@@ -90,7 +92,7 @@ def _text(settings: Settings) -> dict[str, Any]:
 def _tabular(spec: TabularInput, types: Sequence[str | None]) -> dict[str, Any]:
     """A list of values, or an object where the columns have names."""
     width = spec.width if spec.columns is None else len(spec.columns)
-    values = [_cell(spec, kind) for kind in types or (None,) * (width or 1)]
+    values = [_cell(spec, kind, position) for position, kind in enumerate(types or (None,) * (width or 1))]
     row: dict[str, Any] = {"title": "Row", "type": "array", "minItems": width or 1}
     if all(value == values[0] for value in values):
         row["items"] = values[0]
@@ -111,13 +113,13 @@ def _tabular(spec: TabularInput, types: Sequence[str | None]) -> dict[str, Any]:
     return {"anyOf": [named, row | {"description": "Values in the order of the columns."}]}
 
 
-def _cell(spec: TabularInput, kind: str | None) -> dict[str, Any]:
+def _cell(spec: TabularInput, kind: str | None, position: int) -> dict[str, Any]:
     if spec.dtype == "object":
         types = list(_OF_COLUMN_TYPE[kind])
         limits: dict[str, Any] = {}
     else:
         types, limits = ["number"], _bounds(spec.dtype)
-    if spec.allow_null:
+    if spec.allow_null and position not in spec.without_null:
         types.append("null")
     return {"type": types[0] if len(types) == 1 else types, **limits}
 

@@ -19,7 +19,14 @@ INPUT = "input"
 # The extent of a dimension that may vary; the first one, of the rows, always does.
 ANY = -1
 
-_OF_COLUMN = {"number": Datatype.FP64, "numeric": Datatype.FP64, "boolean": Datatype.BOOL, "text": Datatype.BYTES}
+_OF_COLUMN = {
+    "number": Datatype.FP64,
+    "float32": Datatype.FP32,
+    "integer": Datatype.INT64,
+    "numeric": Datatype.FP64,
+    "boolean": Datatype.BOOL,
+    "text": Datatype.BYTES,
+}
 
 
 @dataclass(frozen=True, slots=True)

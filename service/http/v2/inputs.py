@@ -18,6 +18,7 @@ from service.inputs.numbers import to_values
 
 # How `prepare` names a place.
 _PLACE = re.compile(r"instances(?:\[(\d+)\](?:\[(\d+)\])?(.*))?", re.DOTALL)
+_INSTANCE = re.compile(r"\binstances\[(\d+)\]")
 
 
 def to_instances(spec: InputSpec, inputs: Mapping[str, npt.NDArray[Any]]) -> list[Any]:
@@ -61,6 +62,14 @@ def relocated(error: InvalidInput, spec: InputSpec, inputs: Iterable[str]) -> In
     columns = spec.columns if isinstance(spec, TabularInput) and _is_by_column(spec, names) else None
     positions = [names.index(column) for column in columns or ()]
     return InvalidInput(*(Fault(_relocated(fault.loc, positions), fault.msg) for fault in error.faults))
+
+
+def relocated_text(text: str) -> str:
+    """The text of an error about one instance, with its place as a place in the only input of the request.
+
+    Texts and pictures have one input; what is wrong with a row of numbers comes as an InvalidInput.
+    """
+    return _INSTANCE.sub(r"inputs[0].data[\1]", text)
 
 
 def _relocated(loc: str, positions: list[int]) -> str:

@@ -10,10 +10,31 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.errors import Fault, InvalidInput
+from service.errors import Fault, InvalidInput, TooLarge
 from service.http.v2.datatypes import Datatype, numpy_dtype
-from service.inputs.numbers import fault_in, to_array
+from service.inputs.json_text import refuse_if_costly
+from service.inputs.numbers import faults_in, to_array
 from service.inputs.rows import name_of_type, raise_if_any
+
+# Strings that are parsed without a question: some 6 MB of Python objects.
+_FREE_STRINGS = 100_000
+
+# Keys and values that an input has beside its data, and the request beside its inputs; generously.
+_OTHER_STRINGS = 64
+
+
+def refuse_if_many_strings(head: bytes, inputs: int, max_rows: int) -> None:
+    """Raise TooLarge for JSON, not parsed yet, with more strings than BYTES elements may be asked for.
+
+    inputs: how many the model takes. Each string takes many times as much memory as it has bytes here.
+    """
+    if head.count(b'"') // 2 <= _FREE_STRINGS:
+        return
+    if b"\\" in head:
+        head = head.replace(rb"\\", b"").replace(rb"\"", b"")
+    if head.count(b'"') // 2 > (inputs + 1) * (max_rows + _OTHER_STRINGS) + _FREE_STRINGS:
+        refuse_if_costly(head, max_rows)  # it may know better what is wrong
+        raise TooLarge("the number of strings in the body", max_rows, "MAX_INSTANCES")
 
 
 def from_json(
@@ -64,10 +85,8 @@ def _flat(data: Any, shape: tuple[int, ...], loc: str) -> list[Any]:
 
 
 def _number_faults(values: list[Any], dtype: np.dtype[Any], shape: tuple[int, ...], loc: str) -> Iterator[Fault]:
-    for position, value in enumerate(values):
-        msg = fault_in(value, dtype)
-        if msg is not None:
-            yield Fault(_place(loc, position, shape), msg)
+    for position, msg in faults_in(values, dtype):
+        yield Fault(_place(loc, position, shape), msg)
 
 
 def _text_faults(values: list[Any], shape: tuple[int, ...], loc: str) -> Iterator[Fault]:

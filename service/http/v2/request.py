@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy.typing as npt
-import orjson
 
 from loaders.signature import InputSpec
 from service.errors import InvalidInput, MalformedBody, TooLarge
+from service.http.json_body import read_object
 from service.http.v2 import parameters as reading
 from service.http.v2.binary import from_bytes
 from service.http.v2.datatypes import Datatype, read_datatype
 from service.http.v2.declared import accepted_names, declared_inputs
-from service.http.v2.json_data import from_json
+from service.http.v2.json_data import from_json, refuse_if_many_strings
 from service.http.v2.parameters import Parameters, read_parameters
 from service.http.v2.raw import read_raw
 from service.http.v2.shapes import read_shape
 from service.http.v2.wire import HEADER_LENGTH, BinaryData, split
 from service.inputs.names import listed
-from service.inputs.nesting import refuse_if_deep
 from service.inputs.numbers import MayBeRounded
+
+_EXAMPLE = '{"inputs": [...]}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,37 +70,46 @@ def read_request(
     header_length: the value of `Inference-Header-Content-Length`, None without that header; with 0 the body is the
     data of the only input. column_types: see `service.inputs.prepare`. max_rows: the bound of each first extent,
     MAX_INSTANCES.
-    Raises MalformedBody for wrong framing or JSON, InvalidInput for a wrong tensor, TooLarge for too many rows.
+    Raises MalformedBody for wrong framing or JSON, InvalidInput for a wrong tensor, TooLarge for too many rows, and for
+    JSON that would take too much memory before that is known.
     Of duplicate keys in the JSON the last one counts; keys that the protocol does not have are ignored.
     """
     head, tail = split(body, header_length)
     if header_length is not None and not head:
         return InferRequest(read_raw(tail, declared_inputs(spec, column_types)), binary_output=True)
     names = accepted_names(spec)
-    try:
-        document = orjson.loads(head)
-    except orjson.JSONDecodeError as error:
-        raise MalformedBody(
-            f"the JSON of the body is not valid JSON in UTF-8 (line {error.lineno}, column {error.colno})"
-            + (f"; {HEADER_LENGTH} says where it ends" if header_length is not None else "")
-        ) from None
     binary = None if header_length is None else tail
-    try:
-        return _request(document, binary, names, max_rows, may_be_rounded=True)
-    except MayBeRounded:
-        # The parser makes a float of an integer beyond 64 bits; Python's own keeps its digits, and takes its time.
-        refuse_if_deep(document)
-        return _request(json.loads(head), binary, names, max_rows, may_be_rounded=False)
-    except InvalidInput:
-        refuse_if_deep(document)
-        raise
+    refuse_if_many_strings(head, len(names), max_rows)
+
+    def translate(document: dict[str, Any], reread: Callable[[], InferRequest] | None) -> InferRequest:
+        try:
+            return _request(document, binary, names, max_rows, may_be_rounded=reread is not None)
+        except MayBeRounded:
+            # The parser makes a float of an integer beyond 64 bits; Python's own keeps its digits, and takes its time.
+            assert reread is not None
+            return reread()
+
+    return read_object(head, max(max_rows, len(names)), _EXAMPLE, translate)
+
+
+def read_timeout_s(body: bytes, header_length: str | None, *, max_rows: int) -> float | None:
+    """The deadline that the request in `body` asks for, seconds, while it is not known yet what its model takes.
+
+    None for the default. Raises what `read_request` raises for the framing, the JSON and the deadline itself.
+    """
+    head, _ = split(body, header_length)
+    if header_length is not None and not head:
+        return None
+
+    def translate(document: dict[str, Any], _: Callable[[], float | None] | None) -> float | None:
+        return reading.timeout_s(read_parameters(document.get("parameters"), "parameters"))
+
+    return read_object(head, max_rows, _EXAMPLE, translate)
 
 
 def _request(
-    document: Any, tail: memoryview | None, names: Collection[str], max_rows: int, *, may_be_rounded: bool
+    document: dict[str, Any], tail: memoryview | None, names: Collection[str], max_rows: int, *, may_be_rounded: bool
 ) -> InferRequest:
-    if not isinstance(document, dict):
-        raise InvalidInput.at("", 'the body must be a JSON object, e.g. {"inputs": [...]}')
     request_id = document.get("id")
     if request_id is not None and not isinstance(request_id, str):
         raise InvalidInput.at("id", "must be a string")

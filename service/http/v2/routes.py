@@ -10,18 +10,18 @@ from flask import Response, current_app, request
 from loaders.handle import ModelHandle
 from loaders.signature import InputSpec
 from service.batching.tickets import Priority
-from service.errors import InvalidInput, NotReady, UnknownModel
+from service.errors import InvalidInput, NotReady, TooLarge, UnknownModel, UnsupportedMedia
 from service.health import liveness, readiness
 from service.http.blueprint import blueprint, runtime
-from service.http.exchange import exchange
+from service.http.exchange import Exchange, exchange
 from service.http.json import json_response
 from service.http.paths import EXACT
 from service.http.read import read_body
 from service.http.v2 import describe
 from service.http.v2.declared import declared_outputs
-from service.http.v2.inputs import relocated, to_instances
+from service.http.v2.inputs import relocated, relocated_text, to_instances
 from service.http.v2.outputs import to_tensors
-from service.http.v2.request import InferRequest, read_request
+from service.http.v2.request import InferRequest, read_request, read_timeout_s
 from service.http.v2.response import check_outputs, write_response
 from service.http.v2.statistics import model_stats
 from service.http.v2.wire import HEADER_LENGTH
@@ -117,6 +117,7 @@ def v2_stats(name: str | None = None, version: str | None = None) -> Response:
         if one.handle is not None and name in (None, one.name) and version in (None, one.version)
     ]
     if name is not None and not chosen:
+        here.check(name, version, was_accepted=True)
         raise UnknownModel("no model of this name and version is loaded here")
     return json_response({"model_stats": [_stats(here, model) for model in chosen]})
 
@@ -132,7 +133,7 @@ class _Body:
     data: bytes
     settings: Settings
     model_version: None = None
-    timeout_s: None = None
+    timeout_s: float | None = None
     request: InferRequest = field(default_factory=lambda: InferRequest({}))
     spec: InputSpec | None = None
 
@@ -140,7 +141,7 @@ class _Body:
         types = model.metadata.get("column_types", ())
         header_length = request.headers.get(HEADER_LENGTH)
         read = read_request(self.data, header_length, model.input, types, max_rows=self.settings.max_instances)
-        names = {tensor.name for tensor in declared_outputs(model.output, runtime().sample(model))}
+        names = [tensor.name for tensor in declared_outputs(model.output, runtime().sample(model))]
         if names:
             check_outputs(read, names)
         self.request, self.spec = read, model.input
@@ -159,16 +160,26 @@ def v2_infer(name: str, version: str | None = None) -> Response:
     received: list[_Body] = []
 
     def receive(settings: Settings, _: InputSpec | None) -> _Body:
-        received.append(_Body(read_body(request, settings), settings))
-        return received[0]
+        body = _Body(read_body(request, settings), settings)
+        if runtime().peek(name, version) is None:  # it is to be loaded first: not for garbage, nor beyond the deadline
+            most = settings.max_instances
+            body.timeout_s = read_timeout_s(body.data, request.headers.get(HEADER_LENGTH), max_rows=most)
+        received.append(body)
+        return body
 
     try:
-        done = exchange(name, version, receive)
+        return exchange(name, version, receive, _respond)
     except InvalidInput as error:
         if not received or received[0].spec is None:
             raise
         # What is wrong with instance i is wrong in a tensor, as this caller has sent it.
         raise relocated(error, received[0].spec, received[0].request.inputs) from error
+    except (TooLarge, UnsupportedMedia) as error:
+        error.args = (relocated_text(str(error)),)
+        raise
+
+
+def _respond(done: Exchange[_Body]) -> Response:
     prediction = done.prediction
     encoded = write_response(
         done.incoming.request,

@@ -14,8 +14,8 @@ def model_stats(name: str, version: str, totals: Totals) -> dict[str, Any]:
     """One entry of `model_stats`.
 
     `inference_count` counts rows and `execution_count` batches: that the second is smaller shows that batching works.
-    Reading, checking and preparing is `compute_input`; presenting the answer is `compute_output`. Within a batch
-    neither takes part, since both run on the requests' threads.
+    Checking and preparing rows is `compute_input`, presenting and writing the answer `compute_output`; reading the body
+    counts for the whole request alone. Within a batch none takes part, since all run on the requests' threads.
     """
     nothing = _duration(Total())
     return {

@@ -24,7 +24,10 @@ def split(body: bytes, header_length: str | None) -> tuple[bytes, memoryview]:
     if not _LENGTH.fullmatch(text) or int(text) > len(body):
         raise MalformedBody(f"{HEADER_LENGTH} must be a whole number from 0 to the {len(body)} bytes of the body")
     length = int(text)
-    return body[:length], memoryview(body)[length:]
+    head = body[:length]
+    if head and not head.rstrip().endswith(b"}"):
+        raise MalformedBody(f"the JSON of the body does not end where {HEADER_LENGTH} says that it ends")
+    return head, memoryview(body)[length:]
 
 
 class BinaryData:

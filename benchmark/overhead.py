@@ -1,0 +1,190 @@
+"""What a request costs above Flask itself: `POST /predict` of an empty model beside a route that returns a constant.
+
+Both are called as WSGI apps, with no server around them, in one process and in turns: short blocks of requests, CPU
+time of all threads of the process. The least of many blocks is what the code costs; the median is what it costs among
+whatever else runs on the machine. Everything is switched on: validation, ids, metrics, admission, deadlines. One
+request at a time, so that nothing is shared among the rows of a batch.
+
+Measured twice: with the threads where the system puts them, and with all of them on one core in its batch class, where
+a thread that is woken does not push aside the one that woke it.
+
+    python benchmark/overhead.py [--blocks 200] [--policy window] [--write benchmark/overhead.md]
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import gc
+import io
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flask import Flask
+
+from loaders import ModelHandle
+from loaders.signature import TabularInput
+from service import Settings, create_app
+from service.prediction import PredictCall, predict
+from service.runtime import LaneKey, Runtime
+
+WIDTH = 64
+ROW = [round(number * 0.37, 2) for number in range(WIDTH)]
+BODY = json.dumps({"instances": [ROW]}).encode()
+
+# Short, so that some of many blocks run undisturbed.
+CALLS_PER_BLOCK = 40
+WARM_UP_CALLS = 300
+START_WAIT_S = 10.0
+
+BARE, OURS = "bare Flask route", "POST /predict"
+
+Part = Callable[[], object]
+Figures = dict[str, list[float]]
+
+
+def bare_app() -> Flask:
+    """The least that Flask answers a POST with."""
+    app = Flask("bare")
+
+    @app.post("/predict")
+    def constant() -> bytes:
+        return b'{"predictions":[0]}'
+
+    return app
+
+
+def our_app(policy: str) -> Flask:
+    """Jitney around a model that does nothing, started."""
+    model = ModelHandle.from_callable(lambda rows: [0] * len(rows), name="empty", input=TabularInput(width=WIDTH))
+    app = create_app(Settings(max_batch_latency_ms=0, batch_policy=policy), model_handle=model)
+    runtime: Runtime = app.extensions["jitney"]
+    runtime.start()
+    assert runtime.batcher().wait_started(START_WAIT_S)
+    return app
+
+
+def post(app: Flask) -> None:
+    """One request as a WSGI server makes it."""
+    environ = {
+        "REQUEST_METHOD": "POST",
+        "SCRIPT_NAME": "",
+        "PATH_INFO": "/predict",
+        "QUERY_STRING": "",
+        "SERVER_NAME": "127.0.0.1",
+        "SERVER_PORT": "8000",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "HTTP_HOST": "127.0.0.1:8000",
+        "HTTP_ACCEPT": "*/*",
+        "HTTP_USER_AGENT": "benchmark",
+        "CONTENT_TYPE": "application/json",
+        "CONTENT_LENGTH": str(len(BODY)),
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "http",
+        "wsgi.input": io.BytesIO(BODY),
+        "wsgi.input_terminated": True,
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+    }
+
+    def start_response(status: str, headers: list[tuple[str, str]], error: Any = None) -> Any:
+        assert status == "200 OK", (status, headers, error)
+
+    answer: Any = app(environ, start_response)
+    assert b"".join(answer)
+    if hasattr(answer, "close"):
+        answer.close()
+
+
+def parts_of(ours: Flask) -> dict[str, Part]:
+    """What is measured: both apps, and parts of ours from the outside to the inside."""
+    bare, runtime = bare_app(), ours.extensions["jitney"]
+    model = runtime.model
+    call, row, key = PredictCall([ROW]), np.array(ROW), LaneKey(model, (), ("f", WIDTH))
+    return {
+        BARE: lambda: post(bare),
+        OURS: lambda: post(ours),
+        "of it checking, batching and presenting a row": lambda: predict(runtime, model, call),
+        "of that the batcher, with the way to its thread and back": lambda: runtime.batcher().ask([row], key=key),
+    }
+
+
+def measure(parts: dict[str, Part], blocks: int) -> Figures:
+    """CPU microseconds per call of each part, one figure for each block, in turns."""
+    for call in parts.values():
+        for _ in range(WARM_UP_CALLS):
+            call()
+    gc.collect()
+    gc.freeze()  # what the imports have left is not to be looked through in the middle of a block
+    figures: Figures = {name: [] for name in parts}
+    for _ in range(blocks):
+        for name, call in parts.items():
+            began = time.process_time()
+            for _ in range(CALLS_PER_BLOCK):
+                call()
+            figures[name].append((time.process_time() - began) / CALLS_PER_BLOCK * 1e6)
+    return figures
+
+
+def on_one_core() -> None:
+    """Put every thread of this process on one core, in the batch class."""
+    core = min(os.sched_getaffinity(0))
+    for thread in map(int, os.listdir("/proc/self/task")):
+        os.sched_setaffinity(thread, {core})
+        os.sched_setscheduler(thread, os.SCHED_BATCH, os.sched_param(0))
+
+
+def table(title: str, figures: Figures) -> list[str]:
+    least = {name: min(values) for name, values in figures.items()}
+    median = {name: statistics.median(values) for name, values in figures.items()}
+    return [
+        "",
+        f"| {title} | CPU µs per request, least | median |",
+        "|---|---|---|",
+        *(f"| {name} | {least[name]:.1f} | {median[name]:.1f} |" for name in figures),
+        f"| ratio | {least[OURS] / least[BARE]:.2f} | {median[OURS] / median[BARE]:.2f} |",
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--blocks", type=int, default=200)
+    parser.add_argument("--policy", choices=["window", "eager"], default="window")
+    parser.add_argument("--write", type=Path, help="write the tables there, too")
+    arguments = parser.parse_args()
+    ours = our_app(arguments.policy)
+    try:
+        parts = parts_of(ours)
+        tables = table("threads on any core", measure(parts, arguments.blocks))
+        if hasattr(os, "sched_setaffinity"):
+            on_one_core()
+            tables += table("threads on one core", measure(parts, arguments.blocks))
+    finally:
+        ours.extensions["jitney"].close()
+    lines = [
+        "# Overhead",
+        "",
+        f"`python benchmark/overhead.py --blocks {arguments.blocks} --policy {arguments.policy}`: one request at a "
+        f"time with a row of {WIDTH} numbers, empty model, MAX_BATCH_LATENCY_MS=0; {arguments.blocks} blocks of "
+        f"{CALLS_PER_BLOCK} requests in turns. {datetime.date.today()}, Python {platform.python_version()}, "
+        f"{os.cpu_count()} cores, {platform.machine()}.",
+        *tables,
+    ]
+    text = "\n".join(lines) + "\n"
+    print(text)
+    if arguments.write:
+        arguments.write.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
