@@ -14,6 +14,7 @@ from typing import Any
 
 from loaders.devices import cpu_count
 from loaders.errors import ModelError
+from service.batching.schedulers import NoScheduler, make_scheduler
 from service.doctor import installed
 from service.doctor.findings import Finding, error, ok, warning
 from service.doctor.gunicorn_values import GunicornValues, WrongOptions, check_gunicorn, gunicorn_values
@@ -81,6 +82,16 @@ def _resources(settings: Settings, values: GunicornValues, environ: dict[str, st
     soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     yield check_open_files(values, -1 if soft_limit == resource.RLIM_INFINITY else soft_limit)
     yield from check_timeouts(settings, values)
+    yield _scheduler(settings.scheduler)
+
+
+def _scheduler(name: str) -> Finding:
+    try:
+        make_scheduler(name)
+    except NoScheduler as fault:
+        # The program that is served may register it.
+        return warning("SCHEDULER", str(fault), "SCHEDULER=fifo")
+    return ok("SCHEDULER", name)
 
 
 def _from_settings(settings: Settings) -> dict[str, str]:

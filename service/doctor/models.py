@@ -7,7 +7,7 @@ from pathlib import Path
 
 from loaders.bundle import BUNDLE_FILE, read_bundle, verify
 from loaders.errors import ModelError, UntrustedModelError
-from loaders.load import format_of
+from loaders.load import check_path, format_of
 from loaders.paths import resolve_model_path
 from loaders.registry import known_formats
 from service.doctor.findings import Finding, error, ok, warning
@@ -70,6 +70,8 @@ def _model(check: str, path: str, settings: Settings, root: Path | None = None) 
         bundle = read_bundle(resolved)
         fmt = settings.model_format or bundle.tables.model.format
         fmt = fmt or format_of(resolved / bundle.tables.model.file, bundle.artifact)
+        if fmt in known_formats():
+            check_path(resolved, settings.model_format)
         is_pinned = verify(bundle)
     except UntrustedModelError as fault:
         return ModelFacts((error(check, str(fault), f"jitney pin {path}"),))

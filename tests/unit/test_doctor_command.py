@@ -95,6 +95,10 @@ def test_options_of_gunicorn_count():
     assert told("--", "--no-such-option", MODEL_PATH="m.onnx")["gunicorn options"][0][0] == "error"
 
 
+def test_a_scheduler_that_only_the_program_knows_is_a_warning():
+    assert told(MODEL_PATH="m.onnx", SCHEDULER="newest")["SCHEDULER"] == [("warning", "SCHEDULER=fifo")]
+
+
 def test_an_nginx_file_is_looked_at_when_it_is_named(tmp_path):
     (tmp_path / "nginx.conf").write_text("http { server { location / { proxy_pass http://127.0.0.1:8000; } } }")
     found = told("--nginx", "nginx.conf", MODEL_PATH="m.onnx")

@@ -92,6 +92,13 @@ def test_a_bundle_that_is_written_wrong_is_told_by_its_key(tmp_path):
     assert "[model] nmae" in finding.found
 
 
+def test_a_key_that_its_format_would_ignore_is_told(tmp_path):
+    directory = bundle(tmp_path / "b", file="m.onnx", toml='dtype = "float16"\n')
+    ((finding,),) = (model.findings for model in look(model_path=str(directory)))
+    assert finding.verdict is Verdict.ERROR
+    assert "[model] dtype" in finding.found
+
+
 def test_a_format_that_only_the_program_knows_is_a_warning(tmp_path):
     (tmp_path / "m.bin").touch()
     assert [verdict for verdict, _ in found(look(model_path=str(tmp_path / "m.bin"), model_format="own"))] == [
