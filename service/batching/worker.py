@@ -142,9 +142,10 @@ class Worker:
         if ready is None:
             self._patience_s = 0.0 if self._jobs else self._patience(now)
             return
-        self._patience_s = 0.0
         lane, reason = ready
         self._serve(lane, limits, reason)
+        # When nothing is left, another look before the next wait would be in vain.
+        self._patience_s = 0.0 if self._lanes or self._jobs else IDLE_WAIT_S
 
     def _patience(self, now: float) -> float:
         """How long the worker may wait for a message when no batch may leave yet, seconds; never below zero, because

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from support.core import Core
@@ -213,3 +214,20 @@ def test_nothing_is_left_behind(policy: BatchPolicy) -> None:
     core.run()
     core.assert_at_rest()
     assert [core.outcome(ticket) for ticket in core.tickets] == [list(range(m % 6 + 1)) for m in range(20)]
+
+
+def test_after_a_lone_batch_the_worker_waits_without_another_look() -> None:
+    looks_in_vain = []
+
+    class WatchedInbox(FakeInbox):
+        def get(self, block: bool = True, timeout: float | None = None) -> Any:
+            if not block and not self.qsize():
+                looks_in_vain.append(timeout)
+            return super().get(block, timeout)
+
+    core = Core(latency_s=0.0, inbox=WatchedInbox)
+    for moment in range(5):
+        core.submit_at(float(moment), [moment])
+    core.run()
+    assert core.model.sizes == [1] * 5
+    assert looks_in_vain == []
