@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from loaders.handle import ModelHandle
 from loaders.signature import OutputSpec
@@ -46,8 +46,8 @@ _REJECTIONS: dict[type[JitneyError], str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PredictCall:
+# Named tuples, because they are made in a third of the time of frozen dataclasses, and for each request.
+class PredictCall(NamedTuple):
     """What a caller asks for.
 
     `instances`: parsed JSON values, arrays, or bytes of pictures. `model_version`: the version that the body asks for.
@@ -58,13 +58,12 @@ class PredictCall:
     instances: list[Any]
     model_version: str | None = None
     timeout_s: float | None = None
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = MappingProxyType({})
     priority: Priority = Priority.NORMAL
     reread: Callable[[], PredictCall] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
+class Prediction(NamedTuple):
     """What the caller gets. `predictions[i]` and `truncated[i]` belong to instance i.
 
     `classes`: names of the classes in the order of the probabilities, when probabilities were asked for.
@@ -163,14 +162,9 @@ def predict(
         raise
     ended_at = time.perf_counter()
     statistics.request(ended_at - started_at, answer.queue_s, preprocess_s, answer.model_s, ended_at - answered_at)
-    return Prediction(
-        model=model,
-        predictions=predictions,
-        truncated=[row.truncated for row in rows],
-        classes=list(model.metadata.get("classes", ())) if proba else None,
-        answer=answer,
-        preprocess_s=preprocess_s,
-    )
+    truncated = [row.truncated for row in rows]
+    classes = list(model.metadata.get("classes", ())) if proba else None
+    return Prediction(model, predictions, truncated, classes, answer, preprocess_s)
 
 
 def _read_rows(

@@ -9,9 +9,8 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from loaders.errors import ModelError
 from loaders.handle import ModelHandle
@@ -63,8 +62,8 @@ def runtimes() -> list[Runtime]:
         return list(_runtimes)
 
 
-@dataclass(frozen=True, slots=True)
-class LaneKey:
+# A named tuple, because its hash is worked out for each request, and this one's in C.
+class LaneKey(NamedTuple):
     """Rows with equal keys may share a batch: same model, same parameters, same shape.
 
     A parameter is (name, type, value): 1, 1.0 and true are equal to Python, but not to every model.

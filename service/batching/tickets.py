@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from service.batching.latch import Latch
 
@@ -28,8 +28,8 @@ class FlushReason(StrEnum):
     DRAIN = "drain"  # the batcher is closing
 
 
-@dataclass(frozen=True, slots=True)
-class BatchInfo:
+# A named tuple, here and below, is made in a third of the time of a frozen dataclass; of these each request makes some.
+class BatchInfo(NamedTuple):
     """How one batch ran; shared by all of its rows.
 
     `size`: rows. `started_at`: clock reading when the model was called. `model_s`: seconds in the model, extra
@@ -53,8 +53,7 @@ class BatchInfo:
         return self.size * self.padded_length - self.tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What a request gets back. `results[i]` and `batches[i]` belong to the caller's row i.
 
     `enqueued_at`: clock reading at admission, seconds; a row's queue time is `batches[i].started_at - enqueued_at`.

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from flask import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -47,8 +46,7 @@ _KEYS = PredictBody.model_fields.keys()
 _LONG_INTEGER = re.compile(rb"(?<![0-9.eE+-])(?:-[0-9]|[0-9]{2})[0-9]{18}")
 
 
-@dataclass(frozen=True, slots=True)
-class ReadCall:
+class ReadCall(NamedTuple):
     """A body that has been read, before the model that will answer is known.
 
     `single`: the request used a short form for one item, so the answer also has `prediction`. `sent_as`: the kind of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from service.errors import Fault, InvalidInput
 
@@ -27,8 +27,8 @@ class InputLimits:
     may_be_rounded: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedRow:
+# A named tuple, because it is made in a third of the time of a frozen dataclass, and for each row.
+class PreparedRow(NamedTuple):
     """One row, ready for a batch.
 
     `payload`: what the model's `predict_batch` gets for it. `length`: tokens of a text, otherwise 1.
