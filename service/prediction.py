@@ -77,14 +77,14 @@ class Prediction(NamedTuple):
     preprocess_s: float
 
 
-def admit(runtime: Runtime, name: str | None, version: str | None, *, was_accepted: bool) -> None:
+def admit(runtime: Runtime, name: str | None, version: str | None, *, was_accepted: bool) -> ModelHandle | None:
     """Refuse a request for what cannot be answered, before its body is read.
 
-    Raises UnknownModel, NotReady or Draining. was_accepted: the request came before the service was told to stop, and
-    is served.
+    Returns the model where it is loaded already, for information. Raises UnknownModel, NotReady or Draining.
+    was_accepted: the request came before the service was told to stop, and is served.
     """
     try:
-        runtime.check(name, version, was_accepted=was_accepted)
+        return runtime.check(name, version, was_accepted=was_accepted)
     except Draining:
         model = runtime.model
         if model is not None:
@@ -248,7 +248,7 @@ def _prepared(runtime: Runtime, model: ModelHandle, call: PredictCall) -> list[P
     if len(instances) > settings.max_queue_size:
         # It could never enter, so to ask again later would be in vain.
         raise TooLarge(f"the number of instances, {len(instances)},", settings.max_queue_size, "MAX_QUEUE_SIZE")
-    limits = InputLimits(settings.max_image_pixels, settings.max_text_chars, may_be_rounded=call.reread is not None)
+    limits = InputLimits(settings.max_image_pixels, settings.max_text_chars, call.reread is not None)
     try:
         rows = prepare(model.input, instances, limits, model.metadata.get("column_types", ()))
     except InvalidInput:

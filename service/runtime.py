@@ -172,14 +172,16 @@ class Runtime:
         if not self._ready or self._is_inherited():
             raise NotReady("the model is still loading" if self.load_error is None else "the model could not be loaded")
 
-    def check(self, name: str | None, version: str | None, *, was_accepted: bool) -> None:
+    def check(self, name: str | None, version: str | None, *, was_accepted: bool) -> ModelHandle | None:
         """Raise what `lease` would raise at once, for a request whose body has not been read yet.
 
-        was_accepted: the request came before the service was told to stop, and is served.
+        Returns what `peek` does. was_accepted: the request came before the service was told to stop, and is served.
         """
         self._refuse_if_not_serving(was_accepted=was_accepted)
-        if self._keeper.peek(name, version) is None:
+        model = self._keeper.peek(name, version)
+        if model is None:
             self._keeper.check(name, version)
+        return model
 
     def lease(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -13,8 +12,8 @@ from service.errors import Fault, InvalidInput
 MAX_FAULTS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class InputLimits:
+# Named tuples, because they are made in a third of the time of frozen dataclasses, and for each request.
+class InputLimits(NamedTuple):
     """Bounds of what is taken, checked before the costly part of the work.
 
     `max_image_pixels`: width times height as the header says (MAX_IMAGE_PIXELS).
@@ -27,7 +26,6 @@ class InputLimits:
     may_be_rounded: bool = False
 
 
-# A named tuple, because it is made in a third of the time of a frozen dataclass, and for each row.
 class PreparedRow(NamedTuple):
     """One row, ready for a batch.
 
