@@ -7,8 +7,7 @@ keys the last one counts. Integers are exact, whatever their size, as far as Pyt
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from flask import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -43,8 +42,7 @@ class PredictBody(BaseModel):
 _KEYS = PredictBody.model_fields.keys()
 
 
-@dataclass(frozen=True, slots=True)
-class ReadCall:
+class ReadCall(NamedTuple):
     """A body that has been read, before the model that will answer is known.
 
     `single`: the request used a short form for one item, so the answer also has `prediction`. `sent_as`: the kind of
@@ -107,6 +105,10 @@ def call_of(document: dict[str, Any], reread: Callable[[], ReadCall] | None) -> 
     if not document.keys() <= _KEYS:
         # Judged here, because a key is part of the input and is not to be repeated; nor is one fault for each needed.
         raise InvalidInput.at("", f"the body has a key that is none of {', '.join(PredictBody.model_fields)}")
+    instances = document.get("instances")
+    if len(document) == 1 and type(instances) is list:
+        # What most send: of this much the model of the body has nothing to say.
+        return ReadCall(PredictCall(instances, reread=_call_of(reread)), single=False)
     try:
         body = PredictBody.model_validate(document)
     except ValidationError as error:
@@ -118,10 +120,14 @@ def call_of(document: dict[str, Any], reread: Callable[[], ReadCall] | None) -> 
         model_version=body.model_version,
         timeout_s=None if body.timeout_ms is None else body.timeout_ms / 1000,
         parameters=body.parameters,
-        reread=None if reread is None else lambda: reread().call,
+        reread=_call_of(reread),
     )
     by_text = body.text is not None
     return ReadCall(call, single=by_text, sent_as=TextInput if by_text else None)
+
+
+def _call_of(reread: Callable[[], ReadCall] | None) -> Callable[[], PredictCall] | None:
+    return None if reread is None else lambda: reread().call
 
 
 def _from_form(data: bytes, boundary: str, settings: Settings) -> ReadCall:

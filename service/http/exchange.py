@@ -91,12 +91,12 @@ def _predicted(
 ) -> Exchange[T]:
     entered_at = time.monotonic()
     here.await_model_in_memory()
-    admit(here, name, version, was_accepted=environ.get(ACCEPTED, False))
+    loaded = admit(here, name, version, was_accepted=environ.get(ACCEPTED, False))
     is_gone = _is_gone(environ)
     arrival = here.announce()
     try:
-        peeked = None if here.has_repository else here.peek(name, version)
-        incoming = receive(here.settings, None if peeked is None else peeked.input)
+        expected = None if loaded is None or here.has_repository else loaded.input
+        incoming = receive(here.settings, expected)
         deadline = deadline_of(here, entered_at, incoming.timeout_s)
         asked = incoming.model_version
         with lease_model(here, name, version, asked, deadline=deadline, arrival=arrival, is_gone=is_gone) as model:

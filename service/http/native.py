@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from flask import Response
 
-from loaders.signature import InputSpec
 from service.http.blueprint import blueprint
 from service.http.body import ReadCall, read_call
 from service.http.exchange import Exchange, exchange
@@ -14,7 +14,6 @@ from service.http.json import json_response
 from service.http.paths import EXACT
 from service.http.state import current_request
 from service.prediction import Prediction
-from service.settings import Settings
 
 
 @blueprint.post("/predict", **EXACT)
@@ -22,10 +21,11 @@ from service.settings import Settings
 @blueprint.post("/models/<name>/versions/<version>/predict", **EXACT)
 def predict_route(name: str | None = None, version: str | None = None) -> Response:
     """One predict request."""
-    return exchange(name, version, _receive, _respond)
+    return exchange(name, version, partial(read_call, current_request()), _respond)
 
 
 def _respond(done: Exchange[ReadCall]) -> Response:
+    asked = current_request()
     prediction, single = done.prediction, done.incoming.single
     body: dict[str, Any] = {
         "predictions": prediction.predictions,
@@ -39,14 +39,9 @@ def _respond(done: Exchange[ReadCall]) -> Response:
         body["classes"] = prediction.classes
     if any(prediction.truncated):
         body["truncated"] = True if single else prediction.truncated
-    asked = current_request()
     if asked.query_string and asked.args.get("explain") == "1":
         body["batch"] = explain(prediction)
     return json_response(body)
-
-
-def _receive(settings: Settings, expected: InputSpec | None) -> ReadCall:
-    return read_call(current_request(), settings, expected)
 
 
 def explain(prediction: Prediction) -> list[dict[str, Any]]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from service.errors import Fault, InvalidInput
 
@@ -13,8 +12,8 @@ from service.errors import Fault, InvalidInput
 MAX_FAULTS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class InputLimits:
+# Named tuples, because they are made in a third of the time of frozen dataclasses, and for each request.
+class InputLimits(NamedTuple):
     """Bounds of what is taken, checked before the costly part of the work.
 
     `max_image_pixels`: width times height as the header says (MAX_IMAGE_PIXELS).
@@ -27,8 +26,7 @@ class InputLimits:
     may_be_rounded: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedRow:
+class PreparedRow(NamedTuple):
     """One row, ready for a batch.
 
     `payload`: what the model's `predict_batch` gets for it. `length`: tokens of a text, otherwise 1.

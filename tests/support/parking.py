@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from service.batching.latch import Latch
+from service.batching.one_shot import OneShotEvent
 from service.batching.policy import BatchLimits
 from service.batching.tickets import Row, Ticket
 from support.models import GUARD_S
@@ -78,7 +78,7 @@ class CountingInbox(queue.Queue[Any]):
             assert self._entered.acquire(timeout=GUARD_S), "the requests do not come"
 
 
-class Turnstile(Latch):
+class Turnstile(OneShotEvent):
     """A latch that calls `on_timeout` when a wait has run out, before the waiter learns of it."""
 
     def __init__(self, on_timeout: Callable[[], None]) -> None:

@@ -20,7 +20,7 @@ from support.parking import (
 
 from service.batching.admission import WorkerState
 from service.batching.batcher import ThreadedBatcher
-from service.batching.latch import Latch
+from service.batching.one_shot import OneShotEvent
 from service.batching.schedulers import register_scheduler
 from service.errors import ClientGone, DeadlineExceeded, WorkerDead
 
@@ -71,7 +71,7 @@ def test_a_result_that_comes_at_the_very_moment_of_the_timeout_is_handed_over() 
 
     def answer_arrives() -> None:
         gate.release.set()
-        assert Latch.wait(tickets[0].done, GUARD_S)
+        assert OneShotEvent.wait(tickets[0].done, GUARD_S)
 
     def refit(ticket: Any) -> None:
         tickets.append(ticket)

@@ -12,7 +12,7 @@ from support.models import GUARD_S, GatedModel
 from support.parking import CountingInbox, RefittingInbox
 
 from service.batching.batcher import GONE_CHECK_S, LONGEST_WAIT_S, ThreadedBatcher
-from service.batching.latch import Latch
+from service.batching.one_shot import OneShotEvent
 from service.errors import ClientGone, DeadlineExceeded
 
 
@@ -38,7 +38,7 @@ def test_a_deadline_is_noticed_on_time_although_the_worker_is_busy_and_the_row_i
 def test_no_wait_is_negative_and_none_is_without_a_bound() -> None:
     waits: list[float] = []
 
-    class Watched(Latch):
+    class Watched(OneShotEvent):
         def wait(self, timeout_s: float) -> bool:
             waits.append(timeout_s)
             return super().wait(timeout_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from support.core import Core
@@ -216,9 +217,17 @@ def test_nothing_is_left_behind(policy: BatchPolicy) -> None:
 
 
 def test_after_a_lone_batch_the_worker_waits_without_another_look() -> None:
-    core = Core(latency_s=0.0)
+    looks_in_vain = []
+
+    class WatchedInbox(FakeInbox):
+        def get(self, block: bool = True, timeout: float | None = None) -> Any:
+            if not block and not self.qsize():
+                looks_in_vain.append(timeout)
+            return super().get(block, timeout)
+
+    core = Core(latency_s=0.0, inbox=WatchedInbox)
     for moment in range(5):
         core.submit_at(float(moment), [moment])
     core.run()
     assert core.model.sizes == [1] * 5
-    assert core.inbox._gets == 5 + 1  # and the one that told it to stop
+    assert looks_in_vain == []

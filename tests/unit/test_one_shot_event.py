@@ -1,0 +1,48 @@
+"""A signal that is given once."""
+
+from __future__ import annotations
+
+from support.callers import Callers
+from support.models import GUARD_S
+
+from service.batching.one_shot import OneShotEvent
+
+
+def test_a_wait_ends_with_the_signal_and_every_later_one_at_once() -> None:
+    event = OneShotEvent()
+    assert not event.is_set()
+    assert not event.wait(0.0)
+    event.set()
+    assert event.is_set()
+    assert event.wait(0.0)
+    assert event.wait(0.0)
+
+
+def test_a_wait_that_ran_out_takes_nothing_from_the_next() -> None:
+    event = OneShotEvent()
+    assert not event.wait(0.01)
+    event.set()
+    assert event.wait(0.0)
+
+
+def test_a_signal_wakes_the_thread_that_waits() -> None:
+    event = OneShotEvent()
+    callers = Callers()
+    callers.start(lambda: event.wait(GUARD_S))
+    event.set()
+    assert callers.finish() == [True]
+
+
+def test_a_signal_that_is_given_twice_at_once_is_one_signal() -> None:
+    event = OneShotEvent()
+    event._gate.release()  # as another thread does that has come in between
+    event.set()
+    assert event.wait(0.0)
+
+
+def test_it_is_an_event_and_serves_one_request():
+    event = OneShotEvent()
+    assert isinstance(event, threading.Event)
+    assert repr(event) == "<OneShotEvent unset>"
+    with pytest.raises(RuntimeError, match="cannot be used again"):
+        event.clear()
