@@ -132,6 +132,7 @@ LOAD, UNLOAD = "/v2/repository/models/{name}/load", "/v2/repository/models/{name
         (404, UNLOAD, "other", {}),
         (403, LOAD, "m", {"parameters": {"file:1/model.onnx": "eA=="}}),
         (400, LOAD, "m", {"parameters": {"config": "{}"}}),
+        *((400, path, "m", {"parameters": wrong}) for path in (LOAD, UNLOAD) for wrong in ([], 0, False, "", "a")),
         *((400, path, "m", {"parameters": {"version": 1}}) for path in (LOAD, UNLOAD)),
         (200, UNLOAD, "m", {"parameters": None}),
     ],

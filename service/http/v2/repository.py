@@ -72,7 +72,9 @@ def _entry(known: KnownVersion, settings: Settings) -> dict[str, Any]:
 
 
 def _parameters(settings: Settings) -> dict[str, Any]:
-    parameters = _document(settings).get("parameters") or {}
+    parameters = _document(settings).get("parameters")
+    if parameters is None:
+        return {}
     if not isinstance(parameters, dict):
         raise InvalidInput.at("parameters", "must be an object")
     return parameters
