@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from flask import Flask, g, request
+from werkzeug.routing import BaseConverter
 
 # The endpoints of Jitney's rules begin so.
 BLUEPRINT = "jitney"
@@ -15,7 +16,17 @@ BLUEPRINT = "jitney"
 # repeat a POST as a GET.
 EXACT: dict[str, Any] = {"merge_slashes": False, "strict_slashes": True}
 
+# As a converter of the map of URLs: `<plain:name>`.
+PLAIN = "plain"
+
 _VARIABLE = re.compile(r"<[^>]*>")
+
+
+class PlainName(BaseConverter):
+    """A part of a path that does not end in the verb of another rule, so that this one answers 405 there."""
+
+    regex = "[^/]+(?<!:predict)"
+    part_isolating = True
 
 
 def is_ours(*, whole_app: bool) -> bool:

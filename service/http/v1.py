@@ -67,8 +67,8 @@ def v1_predict(name: str, version: str | None = None) -> Response:
     return json_response({key: done.prediction.predictions})
 
 
-@blueprint.get("/v1/models/<name>", **EXACT)
-@blueprint.get("/v1/models/<name>/versions/<version>", **EXACT)
+@blueprint.get("/v1/models/<plain:name>", **EXACT)
+@blueprint.get("/v1/models/<name>/versions/<plain:version>", **EXACT)
 def v1_status(name: str, version: str | None = None) -> Response:
     """Which versions there are, and whether they answer."""
     known = [one for one in runtime().known_models() if one.name == name]

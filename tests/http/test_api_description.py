@@ -37,7 +37,7 @@ def picture() -> bytes:
 def test_every_route_is_described_and_nothing_else(served):
     server = served()
     routes = {
-        (re.sub(r"<(\w+)>", r"{\1}", rule.rule), method.lower())
+        (re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule), method.lower())
         for rule in server.app.url_map.iter_rules()
         for method in rule.methods - {"HEAD", "OPTIONS"}
         if not rule.rule.startswith("/docs/")

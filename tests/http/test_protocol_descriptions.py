@@ -78,6 +78,16 @@ def test_answers_to_rows_of_v1_are_as_described(served, status, body):
     check(described(server), answer, "post", "/v1/models/{name}/versions/{version}:predict")
 
 
+@pytest.mark.parametrize("path", ["/v1/models/m:predict", "/v1/models/m/versions/3:predict"])
+def test_reading_where_a_prediction_is_asked_for_is_a_wrong_method(served, path):
+    server = served()
+    answer = server.client.get(path)
+    assert (answer.status_code, answer.allow.as_set()) == (405, {"post", "options"})
+    assert set(answer.json) == {"error"}
+    assert server.client.options(path).allow.as_set() == {"post", "options"}
+    assert server.client.get("/v1/models/other:verb").status_code == 404
+
+
 @pytest.mark.parametrize(
     "status, body",
     [
