@@ -7,7 +7,7 @@ VENV := .venv
 DEMO := demo-models
 BIN := $(VENV)/bin
 
-.PHONY: setup serve demo test check format clean
+.PHONY: setup serve demo test check format fuzz clean
 
 setup: $(VENV)/.installed-dev
 
@@ -29,6 +29,11 @@ check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Thousands of made-up requests for each operation of the API; takes hours.
+EXAMPLES ?= 2000
+fuzz: $(VENV)/.installed-dev
+	JITNEY_FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -v tests/system/test_fuzzing.py
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .

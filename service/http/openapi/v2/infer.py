@@ -29,6 +29,9 @@ TAG = "Open Inference Protocol"
 # A version is named in the path alone.
 _STATUSES = STATUSES - {409}
 
+# The protocol's type of a priority; JSON integers beyond it are read as floats.
+_UINT64_MAX = 2**64 - 1
+
 _BINARY = {"type": "string", "format": "binary"}
 _PRIORITY = "1 goes first, 0 and 2 are the default, more goes last."
 _TIMEOUT = "Deadline of this request, in microseconds; at most REQUEST_TIMEOUT_MS; 0 for the default."
@@ -104,7 +107,7 @@ def _request_parameters(served: Served) -> dict[str, Any]:
     takes_proba = served.model is not None and "proba" in served.model.parameters
     return {
         "binary_data_output": {"type": "boolean", "description": "Answer with binary tensors."},
-        "priority": {"type": "integer", "minimum": 0, "description": _PRIORITY},
+        "priority": {"type": "integer", "minimum": 0, "maximum": _UINT64_MAX, "description": _PRIORITY},
         "timeout": {"type": "integer", "minimum": 0, "maximum": MAX_TIMEOUT_US, "description": _TIMEOUT},
         "sequence_id": {"enum": [0, "", False], "description": "Sequences are not served."},
         **({"proba": {"type": "boolean", "description": "Answer with probabilities."}} if takes_proba else {}),
