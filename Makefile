@@ -7,7 +7,7 @@ VENV := .venv
 DEMO := demo-models
 BIN := $(VENV)/bin
 
-.PHONY: setup serve demo test check bench-overhead format clean
+.PHONY: setup serve demo test check bench-overhead format fuzz clean
 
 setup: $(VENV)/.installed-dev
 
@@ -33,6 +33,11 @@ check: $(VENV)/.installed-dev
 # CPU time of a request above that of Flask itself; the table it writes is of this machine.
 bench-overhead: $(VENV)/.installed-dev
 	$(BIN)/python benchmark/overhead.py --write benchmark/overhead.md
+
+# Thousands of made-up requests for each operation of the API; takes hours.
+EXAMPLES ?= 2000
+fuzz: $(VENV)/.installed-dev
+	JITNEY_FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -v tests/system/test_fuzzing.py
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .

@@ -11,6 +11,7 @@ from service.http.paths import BLUEPRINT
 from service.runtime import Runtime
 
 blueprint = Blueprint(BLUEPRINT, "service")
+
 blueprint.register_error_handler(JitneyError, problems.from_error)
 blueprint.register_error_handler(HTTPException, problems.from_http_exception)
 blueprint.register_error_handler(Exception, problems.from_surprise)

@@ -55,13 +55,13 @@ def _document() -> Response:
     here: Runtime = current_app.extensions["jitney"]
     here.ensure_started()
     here.await_model_in_memory()
+    model = here.model
     response = json_response(
         openapi(
-            here.model,
+            model,
             settings=here.settings,
+            sample=None if model is None else here.sample(model),
             base_path=request.script_root,
-            has_keys=here.settings.api_keys is not None,
-            has_metrics_key=here.settings.metrics_key is not None,
         )
     )
     # It changes when the model does.

@@ -16,6 +16,7 @@ OWN_ENDPOINTS = f"{BLUEPRINT}."
 # repeat a POST as a GET.
 EXACT: dict[str, Any] = {"merge_slashes": False, "strict_slashes": True}
 
+
 _VARIABLE = re.compile(r"<[^>]*>")
 
 

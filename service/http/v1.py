@@ -26,10 +26,10 @@ from service.prediction import PredictCall
 from service.settings import Settings
 
 # Of the signatures that a SavedModel may have, the one that there is here.
-_SIGNATURE = "serving_default"
+SIGNATURE = "serving_default"
 
 # *Source:* the states of TensorFlow Serving's get_model_status.proto.
-_STATES = {
+STATES = {
     ModelState.LOADED: "AVAILABLE",
     ModelState.AVAILABLE: "AVAILABLE",
     ModelState.UNLOADED: "END",
@@ -92,7 +92,7 @@ def _status(known: KnownVersion) -> dict[str, Any]:
     failed = known.state is ModelState.FAILED
     return {
         "version": known.version,
-        "state": _STATES[known.state],
+        "state": STATES[known.state],
         "status": {
             "error_code": "UNKNOWN" if failed else "OK",
             "error_message": "it could not be loaded; GET /models has the reason" if failed else "",
@@ -104,14 +104,15 @@ def _receive(settings: Settings, _: InputSpec | None) -> V1Call:
     # Many of its clients send no content type, or that of a form, which curl does by itself.
     if request.mimetype not in ("", "application/json", "application/x-www-form-urlencoded", "text/plain"):
         raise UnsupportedMedia("this route takes the Content-Type application/json")
-    return read_object(read_body(request, settings), settings.max_instances, '{"instances": [...]}', _translate)
+    return read_object(read_body(request, settings), settings.max_instances, '{"instances": [...]}', read_v1)
 
 
-def _translate(document: dict[str, Any], reread: Callable[[], V1Call] | None) -> V1Call:
+def read_v1(document: dict[str, Any], reread: Callable[[], V1Call] | None) -> V1Call:
+    """The call that a JSON object asks for; raises InvalidInput. reread: see `service.http.json_body.read_object`."""
     if not document.keys() <= {"instances", "inputs", "signature_name"}:
         raise InvalidInput.at("", "the body has a key that is none of instances, inputs, signature_name")
-    if document.get("signature_name", _SIGNATURE) not in (_SIGNATURE, ""):
-        raise InvalidInput.at("signature_name", f"must be {_SIGNATURE}, the only one")
+    if document.get("signature_name", SIGNATURE) not in (SIGNATURE, ""):
+        raise InvalidInput.at("signature_name", f"must be {SIGNATURE}, the only one")
     if ("instances" in document) == ("inputs" in document):
         raise InvalidInput.at("", "give either instances or inputs")
     if "inputs" in document:

@@ -23,6 +23,14 @@ from service.demo.curl import EXAMPLE_DIGIT, EXAMPLE_ROW, EXAMPLE_SENTENCE
 pytestmark = pytest.mark.system
 
 GUARD_S = 20.0
+# What is answered with 200 when it is sent as the page shows it.
+WORKS_AS_SHOWN = (
+    *("healthz", "healthz_head", "livez", "metrics", "openapi", "docs", "models", "model", "predict_version"),
+    *("v1_predict", "v1_predict_version", "v1_status", "v1_status_version"),
+    *("v2_infer", "v2_infer_version", "v2_metadata", "v2_config", "v2_stats", "v2_all_stats", "v2_model_ready"),
+    *("v2_index", "v2_server", "v2_live", "v2_ready"),
+)
+
 DESKTOP = (1280, 900)
 PHONE = (390, 844)
 
@@ -63,9 +71,12 @@ class Page:
 
     def unfold(self) -> None:
         """Open everything that can be opened, some levels deep: a schema may hold itself."""
-        for _ in range(4):
-            for summary in self.all("details:not([open]) > summary"):
-                summary.click()
+        for _ in range(5):
+            self.browser.execute_script(
+                "for (const one of document.querySelectorAll('details:not([open]) > summary')) one.click()"
+            )
+            # What is inside is made when the browser tells that it is open.
+            self.wait(lambda: not self.all("main details.media[open]:not(:has(> :nth-child(2)))"))
 
     def send(self, operation: str = "predict") -> str:
         """Send the form of the operation; the text of what it shows then."""
@@ -181,6 +192,12 @@ def test_a_picture_is_previewed_and_tried(page_of: Callable[[str], Page], demo_m
     assert page.find("#predict .scores li").text.startswith("palace")
     page.find("#predict .result summary").click()
     assert "curl -s -F 'file=@china.jpg'" in page.find("#predict .result").text
+    page.unfold()
+    page.find("#v2_infer input[type=file]").send_keys(str(demo_models / "imagenet" / "samples" / "china.jpg"))
+    shown = page.send("v2_infer")
+    assert "200 OK" in shown
+    assert "bytes of tensors" in shown
+    assert json.loads(page.find("#v2_infer .result pre").text)["model_name"] == "imagenet"
     assert_clean(page)
 
 
@@ -188,10 +205,23 @@ def test_every_operation_can_be_read_and_every_get_be_tried(page: Page) -> None:
     page.unfold()
     text = page.find("main").text
     assert all(word in text for word in ("/models/{name}/predict", "effective_max_batch_size", "Retry-After", "429"))
-    for operation in ("healthz", "healthz_head", "livez", "metrics", "openapi", "docs", "predict_version"):
+    for operation in WORKS_AS_SHOWN:
         assert "200 OK" in page.send(operation), operation
     assert "http_requests_total" in page.find("#metrics .result pre").text
     assert_clean(page)
+
+
+def test_a_protocol_is_folded_until_it_is_asked_for(page: Page) -> None:
+    groups = page.all("details.group")
+    assert [group.find_element(By.TAG_NAME, "h2").text for group in groups][:2] == ["Predict", "Models"]
+    assert [group.get_property("open") for group in groups] == [True] + [False] * (len(groups) - 1)
+    assert not page.find("#v2_infer").is_displayed()
+    page.find("nav li:nth-of-type(5) summary").click()
+    page.find("nav a[href='#v2_infer']").click()
+    page.wait(lambda: page.find("#v2_infer .send").is_displayed())
+    # A link from elsewhere does the same.
+    page.browser.get(f"{page.url}/docs?again#v1_predict")
+    page.wait(lambda: page.all("#v1_predict .send") and page.find("#v1_predict .send").is_displayed())
 
 
 def test_a_key_is_sent_as_a_header_and_not_shown(start, browse: Callable[[str], Page]) -> None:
@@ -228,10 +258,17 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(page: Page) -> None:
 
 
 def test_the_keyboard_is_enough_and_every_field_has_a_name(page: Page) -> None:
-    for card in page.all(".operation:not([open]) > summary"):
-        card.send_keys(Keys.ENTER)
+    for kind in (".group", ".operation"):
+        for summary in page.all(f"{kind}:not([open]) > summary"):
+            summary.send_keys(Keys.ENTER)
     page.find("#predict .send").send_keys(Keys.ENTER)
     page.wait(lambda: page.all("#predict .outcome"))
     page.unfold()
+    for label in page.all("#v2_infer .kinds label"):
+        label.click()  # a form that is not chosen is hidden, and has no name either
+        for field in page.all("#v2_infer .panel:not([hidden]) input, #v2_infer .panel:not([hidden]) textarea"):
+            assert field.accessible_name, field.get_attribute("outerHTML")
     for field in page.all("input, textarea, button, pre[tabindex]"):
+        if field.find_elements(By.XPATH, "ancestor::*[@hidden]"):
+            continue
         assert field.accessible_name, field.get_attribute("outerHTML")

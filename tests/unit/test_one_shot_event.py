@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+
+import pytest
 from support.callers import Callers
 from support.models import GUARD_S
 

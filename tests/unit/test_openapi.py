@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import prod
 
 import pytest
 from openapi_schema_validator import OAS31Validator
@@ -18,9 +19,17 @@ from service.http.openapi.document import OPERATIONS, openapi
 from service.http.openapi.instances import instance_schema
 from service.http.openapi.operation import Operation
 from service.http.problems import PROBLEMS
+from service.http.v1 import read_v1
+from service.http.v2.datatypes import Datatype
+from service.http.v2.inputs import to_instances
+from service.http.v2.request import read_request
+from service.http.v2.response import check_outputs
 from service.inputs import InputLimits, prepare
 
-SETTINGS = Settings(max_text_chars=20, max_instances=3)
+LIMITS = {"max_text_chars": 20, "max_instances": 3}
+SETTINGS = Settings(**LIMITS)
+WITH_KEYS = Settings(**LIMITS, api_keys="open-sesame")
+WITH_ALL_KEYS = Settings(**LIMITS, api_keys="open-sesame", metrics_key="count-for-me", admin_token="let-me-in-too")
 MIXED = TabularInput(columns=("age", "city", "member", "code"), dtype="object", allow_null=True)
 MIXED_TYPES = ("number", "text", "boolean", None)
 SPECS = [
@@ -50,8 +59,8 @@ def model_of(spec, parameters=(), output=None, types=()) -> ModelHandle:
     )
 
 
-def document(model=None, **more):
-    return openapi(model, settings=SETTINGS, **more)
+def document(model=None, settings=SETTINGS, **more):
+    return openapi(model, settings=settings, **more)
 
 
 def validator(described, name):
@@ -66,7 +75,7 @@ def operations_of(described):
 @pytest.mark.parametrize("spec", [None, *SPECS], ids=repr)
 def test_it_is_valid_openapi_for_every_kind_of_input(spec, has_keys):
     model = None if spec is None else model_of(spec, {"proba", "depth"}, OutputSpec("classification", ("a", "b"), 2))
-    described = document(model, has_keys=has_keys, has_metrics_key=has_keys)
+    described = document(model, WITH_ALL_KEYS if has_keys else SETTINGS)
     OpenAPIV31SpecValidator(described).validate()
     assert json.loads(json.dumps(described)) == described
 
@@ -98,7 +107,8 @@ STATUSES = {status for status, _ in PROBLEMS.values()} - {401, 403, 404, 499}
     ],
 )
 def test_a_prediction_lists_every_status_of_the_table_of_errors(path, has_keys, more):
-    responses = document(has_keys=has_keys)["paths"][path]["post"]["responses"]
+    model = model_of(TextInput())
+    responses = document(model, WITH_KEYS if has_keys else SETTINGS)["paths"][path]["post"]["responses"]
     assert {int(status) for status in responses} == {200} | STATUSES | more
 
 
@@ -109,20 +119,31 @@ def test_a_status_is_described_by_the_errors_that_have_it():
     assert "Retry-After" not in response["headers"]
 
 
+def secured(described):
+    return {
+        operation["operationId"]: [scheme for choice in operation["security"] for scheme in choice]
+        for operation in operations_of(described)
+        if "security" in operation
+    }
+
+
 def test_keys_are_asked_for_only_where_they_are_configured():
     described = document()
     assert "securitySchemes" not in described["components"]
-    assert not any("security" in operation for operation in operations_of(described))
+    assert secured(described) == {}
 
-    described = document(has_keys=True)
-    assert set(described["components"]["securitySchemes"]) == {"bearer", "apiKey"}
-    secured = {operation["operationId"] for operation in operations_of(described) if "security" in operation}
-    assert secured == {"predict", "predict_model", "predict_version"}
-
-    described = document(has_metrics_key=True)
-    secured = {operation["operationId"] for operation in operations_of(described) if "security" in operation}
-    assert secured == {"metrics"}
-    assert "401" in described["paths"]["/metrics"]["get"]["responses"]
+    described = document(settings=WITH_ALL_KEYS)
+    for_predictions = ("predict", "predict_model", "predict_version", "v1_predict", "v1_predict_version")
+    assert secured(described) == {
+        **{name: ["bearer", "apiKey"] for name in (*for_predictions, "v2_infer", "v2_infer_version")},
+        "metrics": ["metricsBearer", "metricsKey"],
+        "v2_load": ["adminBearer", "adminKey"],
+        "v2_unload": ["adminBearer", "adminKey"],
+    }
+    used = {name for names in secured(described).values() for name in names}
+    assert set(described["components"]["securitySchemes"]) == used
+    for operation in operations_of(described):
+        assert ("401" in operation["responses"]) == ("security" in operation), operation["operationId"]
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=repr)
@@ -253,6 +274,166 @@ def test_the_schema_of_a_body_agrees_with_its_reader(body):
     except InvalidInput:
         is_good = False
     assert validator(document(model_of(TextInput())), "PredictBody").is_valid(body) == is_good
+
+
+# For a model of texts, whose V2 output is `output`.
+TENSOR = {"name": "input", "datatype": "BYTES", "shape": [1], "data": ["a"]}
+INFER_BODIES = [
+    {"inputs": [TENSOR]},
+    {"inputs": [TENSOR], "id": "7", "model_name": "ignored"},
+    {"inputs": [TENSOR], "id": 7},
+    {"inputs": [TENSOR], "id": None, "outputs": None, "parameters": None},
+    {"inputs": [TENSOR | {"shape": [1, 1], "data": [["a"]]}]},
+    {"inputs": [TENSOR | {"shape": [1, 1, 1]}]},
+    {"inputs": [TENSOR | {"shape": [0], "data": []}]},
+    {"inputs": [TENSOR | {"shape": [True]}]},
+    {"inputs": [TENSOR | {"shape": [4], "data": ["a"] * 4}]},
+    {"inputs": [TENSOR | {"datatype": "FP32", "data": [1]}]},
+    {"inputs": [TENSOR | {"name": "other"}]},
+    {"inputs": [TENSOR | {"data": [1]}]},
+    {"inputs": [TENSOR | {"data": "a"}]},
+    {"inputs": [TENSOR | {"data": ["a" * 21]}]},
+    {"inputs": [{key: value for key, value in TENSOR.items() if key != "data"}]},
+    {"inputs": [TENSOR | {"parameters": {"anything": 1}}]},
+    {"inputs": [TENSOR | {"parameters": {"anything": [1]}}]},
+    {"inputs": [TENSOR | {"parameters": {"binary_data_size": 1}}]},
+    {"inputs": [TENSOR | {"parameters": {"shared_memory_region": "r"}}]},
+    {"inputs": [TENSOR, TENSOR]},
+    {"inputs": []},
+    {"inputs": [TENSOR], "outputs": []},
+    {"inputs": [TENSOR], "outputs": [{"name": "output"}]},
+    {"inputs": [TENSOR], "outputs": [{"name": "output"}] * 2},
+    {"inputs": [TENSOR], "outputs": [{"name": "other"}]},
+    {"inputs": [TENSOR], "outputs": [{"name": "output", "parameters": {"binary_data": True}}]},
+    {"inputs": [TENSOR], "outputs": [{"name": "output", "parameters": {"binary_data": 1}}]},
+    {"inputs": [TENSOR], "outputs": [{"name": "output", "parameters": {"classification": 1}}]},
+    {"inputs": [TENSOR], "outputs": [{"name": "output", "parameters": {"shared_memory_region": "r"}}]},
+    *(
+        {"inputs": [TENSOR], "parameters": parameters}
+        for parameters in (
+            {"timeout": 0},
+            {"timeout": -1},
+            {"timeout": 2**53 + 1},
+            {"timeout": True},
+            {"priority": 1},
+            {"priority": -1},
+            {"binary_data_output": 1},
+            {"sequence_id": 0},
+            {"sequence_id": 1},
+            {"sequence_id": "a"},
+            {"triton_anything": "a"},
+            {"anything": None},
+            [],
+        )
+    ),
+    {},
+    [],
+]
+
+
+@pytest.mark.parametrize("body", INFER_BODIES, ids=lambda body: repr(body)[-70:])
+def test_the_schema_of_an_infer_body_agrees_with_its_reader(body):
+    spec = TextInput()
+    try:
+        read = read_request(json.dumps(body).encode(), None, spec, max_rows=SETTINGS.max_instances)
+        check_outputs(read, ["output"])
+        instances = to_instances(spec, read.inputs)
+        is_good = bool(instances) and all(takes(spec, instance) for instance in instances)
+    except JitneyError:
+        is_good = False
+    described = document(model_of(spec), sample="an answer")
+    assert validator(described, "V2InferBody").is_valid(body) == is_good
+
+
+@pytest.mark.parametrize("datatype", Datatype)
+@pytest.mark.parametrize(
+    "spec",
+    [
+        TabularInput(width=2),
+        TabularInput(width=2, dtype="object"),
+        TextInput(),
+        TensorInput(shape=()),
+        TensorInput(shape=(2, None), dtype="uint8"),
+        TensorInput(shape=(1,), dtype="bool"),
+    ],
+    ids=repr,
+)
+def test_the_schema_of_a_tensor_has_the_datatypes_that_are_taken(spec, datatype):
+    shape = [1, 2] if isinstance(spec, TabularInput) else [1]
+    if isinstance(spec, TensorInput):
+        shape = [1, *(extent or 1 for extent in spec.shape)]
+    element = {"BYTES": "a", "BOOL": True}.get(datatype, 1)
+    body = {"inputs": [{"name": "input", "datatype": datatype, "shape": shape, "data": [element] * prod(shape)}]}
+    try:
+        read = read_request(json.dumps(body).encode(), None, spec, max_rows=3)
+        is_good = all(takes(spec, instance) for instance in to_instances(spec, read.inputs))
+    except JitneyError:
+        is_good = False
+    assert validator(document(model_of(spec)), "V2InferBody").is_valid(body) == is_good
+
+
+def test_columns_are_sent_one_by_one_or_as_whole_rows():
+    schema = validator(document(model_of(MIXED, types=MIXED_TYPES)), "V2InferBody")
+    given = (("age", "FP64", 1), ("city", "BYTES", "x"), ("member", "BOOL", True), ("code", "INT8", 1))
+    columns = [{"name": name, "datatype": datatype, "shape": [1], "data": [value]} for name, datatype, value in given]
+    whole = {"name": "input", "datatype": "FP64", "shape": [1, 4], "data": [1, 2, 3, 4]}
+    for inputs in (columns, columns[::-1], [whole]):
+        assert schema.is_valid({"inputs": inputs})
+    for inputs in (columns[:3], [*columns[:3], columns[0]], [*columns, whole], [columns[0] | {"datatype": "BOOL"}]):
+        assert not schema.is_valid({"inputs": inputs})
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=repr)
+def test_the_example_of_tensors_is_valid_and_the_reader_takes_it(spec):
+    types = MIXED_TYPES if spec is MIXED else ()
+    model = model_of(spec, types=types)
+    described = document(model)
+    content = described["paths"]["/v2/models/{name}/infer"]["post"]["requestBody"]["content"]
+    if isinstance(spec, ImageInput):
+        assert set(content) == {"application/octet-stream"}
+        return
+    body = content["application/json"]["examples"]["row"]["value"]
+    validator(described, "V2InferBody").validate(body)
+    read = read_request(json.dumps(body).encode(), None, spec, types, max_rows=3)
+    instances = to_instances(spec, read.inputs)
+    assert len(instances) == 1
+    assert takes(spec, instances[0], types)
+
+
+V1_BODIES = [
+    {"instances": [{"a": 1, "b": 2}]},
+    {"instances": [[1, 2]], "signature_name": "serving_default"},
+    {"instances": [[1, 2]], "signature_name": ""},
+    {"instances": [[1, 2]], "signature_name": "other"},
+    {"instances": [[1, 2]], "signature_name": None},
+    {"instances": [[1, 2]] * 4},
+    {"instances": []},
+    {"instances": None},
+    {"inputs": [[1, 2]]},
+    {"inputs": {"a": [1], "b": [2]}},
+    {"inputs": {"a": [[1]], "b": [2]}},
+    {"inputs": {"a": [[1, 1]], "b": [2]}},
+    {"inputs": {"a": [1]}},
+    {"inputs": {"a": [1], "b": [2], "c": [3]}},
+    {"inputs": {"a": 1, "b": 2}},
+    {"inputs": 1},
+    {"instances": [[1, 2]], "inputs": [[1, 2]]},
+    {"instances": [[1, 2]], "more": 1},
+    {},
+    [],
+]
+
+
+@pytest.mark.parametrize("body", V1_BODIES, ids=repr)
+@pytest.mark.parametrize("spec", [TabularInput(columns=("a", "b")), TabularInput(width=2)], ids=repr)
+def test_the_schema_of_a_v1_body_agrees_with_its_reader(spec, body):
+    try:
+        call = read_object(json.dumps(body).encode(), SETTINGS.max_instances, "", read_v1)
+        instances = call.call_for(model_of(spec)).instances
+        is_good = 1 <= len(instances) <= SETTINGS.max_instances and all(takes(spec, one) for one in instances)
+    except JitneyError:
+        is_good = False
+    assert validator(document(model_of(spec)), "V1PredictBody").is_valid(body) == is_good
 
 
 def test_options_that_a_model_does_not_have_are_not_valid():

@@ -109,6 +109,7 @@ def test_a_row_of_a_tensor_may_be_one_number():
         (COLUMNS, {"height": elements(b"1"), "age": elements(b"1")}, "inputs[1].data[0]", "not a string"),
         (TextInput(), {"input": np.zeros(1)}, "inputs[0].datatype", "must be BYTES"),
         (TextInput(), {"input": elements(b"a", b"b", shape=(1, 2))}, "inputs[0].shape", "must be [rows] or [rows, 1]"),
+        (TextInput(), {"input": elements(b"a", shape=(1, 1, 1))}, "inputs[0].shape", "must be [rows] or [rows, 1]"),
         (ImageInput(8, 8), {"input": np.zeros(1)}, "inputs[0].datatype", "must be BYTES"),
         (TensorInput(shape=(2,)), {"input": np.zeros((1, 2))}, "inputs[0].datatype", "must be FP32"),
         (TensorInput(shape=(2,)), {"input": np.zeros((1, 3), "f4")}, "inputs[0].data[0]", "has 3 elements"),

@@ -10,7 +10,8 @@ from loaders.handle import ModelHandle
 from loaders.signature import ImageInput, TextInput
 from service.http.body import PredictBody
 from service.http.openapi.instances import example
-from service.http.openapi.operation import Served, ref
+from service.http.openapi.references import ref
+from service.http.openapi.served import Served
 
 _PARAMETER = {"type": ["string", "number", "boolean"]}
 _PROBA = {"type": "boolean", "description": "Answer with the probability of each class, in the order of `classes`."}
@@ -75,7 +76,7 @@ def _json_schema(served: Served) -> dict[str, Any]:
         described.pop("title", None)
         described.pop("default", None)
     instances = _branch(properties["instances"], "array")
-    instances.update(items=ref("Instance"), minItems=1, maxItems=_most_instances(served))
+    instances.update(items=ref("Instance"), minItems=1, maxItems=most_instances(served))
     properties["model_version"]["description"] = _VERSION
     properties["timeout_ms"]["description"] = _TIMEOUT.format(served.settings.request_timeout_ms)
     properties["parameters"] = _parameters(served.model)
@@ -95,7 +96,7 @@ def _schema_of_reader() -> dict[str, Any]:
 
 
 def _form_schema(served: Served) -> dict[str, Any]:
-    files = {"type": "array", "items": _BINARY, "minItems": 1, "maxItems": _most_instances(served)}
+    files = {"type": "array", "items": _BINARY, "minItems": 1, "maxItems": most_instances(served)}
     return {
         "type": "object",
         "description": "A form with one or more picture files.",
@@ -113,7 +114,8 @@ def _form_schema(served: Served) -> dict[str, Any]:
     }
 
 
-def _most_instances(served: Served) -> int:
+def most_instances(served: Served) -> int:
+    """How many instances one request may have."""
     return min(served.settings.max_instances, served.settings.max_queue_size)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from loaders.handle import ModelHandle
 from loaders.signature import ImageInput, InputSpec, TabularInput, TensorInput, TextInput
-from service.http.openapi.operation import ref
+from service.http.openapi.references import ref
 from service.inputs.example import example_instance
 from service.settings import Settings
 
@@ -48,6 +48,12 @@ def instance_schema(model: ModelHandle | None, settings: Settings) -> dict[str, 
     if isinstance(spec, TextInput):
         return _text(settings)
     return _PICTURE if isinstance(spec, ImageInput) else _tensor(spec)
+
+
+def cells(model: ModelHandle) -> list[dict[str, Any]]:
+    """The schema of the value in each column of a model of tables."""
+    assert isinstance(model.input, TabularInput)
+    return _cells(model.input, column_types(model))
 
 
 def column_types(model: ModelHandle) -> Sequence[str | None]:
@@ -92,7 +98,7 @@ def _text(settings: Settings) -> dict[str, Any]:
 def _tabular(spec: TabularInput, types: Sequence[str | None]) -> dict[str, Any]:
     """A list of values, or an object where the columns have names."""
     width = spec.width if spec.columns is None else len(spec.columns)
-    values = [_cell(spec, kind, position) for position, kind in enumerate(types or (None,) * (width or 1))]
+    values = _cells(spec, types)
     row: dict[str, Any] = {"title": "Row", "type": "array", "minItems": width or 1}
     if all(value == values[0] for value in values):
         row["items"] = values[0]
@@ -111,6 +117,11 @@ def _tabular(spec: TabularInput, types: Sequence[str | None]) -> dict[str, Any]:
         "additionalProperties": False,
     }
     return {"anyOf": [named, row | {"description": "Values in the order of the columns."}]}
+
+
+def _cells(spec: TabularInput, types: Sequence[str | None]) -> list[dict[str, Any]]:
+    width = spec.width if spec.columns is None else len(spec.columns)
+    return [_cell(spec, kind, position) for position, kind in enumerate(types or (None,) * (width or 1))]
 
 
 def _cell(spec: TabularInput, kind: str | None, position: int) -> dict[str, Any]:

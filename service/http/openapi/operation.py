@@ -1,4 +1,4 @@
-"""One operation of the API, and what its description depends on."""
+"""One operation of the API."""
 
 from __future__ import annotations
 
@@ -6,27 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from loaders.handle import ModelHandle
-from service.settings import Settings
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """What is described.
-
-    `model`: whose inputs and answers are described; None describes every kind of input, while no model is loaded or
-    where several are served. `has_keys`, `has_metrics_key`: whether predictions and `/metrics` need a key.
-    """
-
-    model: ModelHandle | None
-    settings: Settings
-    has_keys: bool = False
-    has_metrics_key: bool = False
+from service.http.keys import Access
+from service.http.openapi.errors import ErrorForm, errors
+from service.http.openapi.parameters import in_path
+from service.http.openapi.security import security_of
+from service.http.openapi.served import Served
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method of one path. `describe`: the rest of its OpenAPI object: parameters, body, answers, security."""
+    """One method of one path.
+
+    `describe`: the rest of its OpenAPI object: query and headers, body, answers. `access`: the key that it needs.
+    `form`: how its errors are answered.
+    """
 
     method: str
     path: str
@@ -34,17 +27,18 @@ class Operation:
     tag: str
     summary: str
     describe: Callable[[Served], dict[str, Any]]
+    access: Access = Access.OPEN
+    form: ErrorForm = ErrorForm.NATIVE
 
     def as_openapi(self, served: Served) -> dict[str, Any]:
         """The Operation Object."""
-        head = {"operationId": self.operation_id, "tags": [self.tag], "summary": self.summary}
-        return head | self.describe(served)
-
-
-def ref(name: str, section: str = "schemas") -> dict[str, Any]:
-    """A reference to a component of the document."""
-    return {"$ref": f"#/components/{section}/{name}"}
-
-
-# Either of them will do.
-KEY_NEEDED: list[dict[str, list[str]]] = [{"bearer": []}, {"apiKey": []}]
+        described = self.describe(served)
+        operation = {"operationId": self.operation_id, "tags": [self.tag], "summary": self.summary} | described
+        parameters = in_path(self.path, served) + described.get("parameters", [])
+        if parameters:
+            operation["parameters"] = parameters
+        security = security_of(self.access, served.settings)
+        if security:
+            operation["security"] = security
+            operation["responses"] = dict(sorted((described["responses"] | errors([401], self.form)).items()))
+        return operation

@@ -7,22 +7,21 @@ from typing import Any
 from loaders.handle import ModelHandle
 from loaders.signature import ImageInput, OutputSpec, TextInput
 from service.batching.tickets import FlushReason
-from service.http.openapi.answers import answer, problems
+from service.http.keys import Access
+from service.http.openapi.answers import answer
 from service.http.openapi.bodies import predict_body
-from service.http.openapi.operation import KEY_NEEDED, Operation, Served, ref
+from service.http.openapi.errors import errors
+from service.http.openapi.operation import Operation
+from service.http.openapi.parameters import REQUEST_ID
+from service.http.openapi.references import ref
+from service.http.openapi.served import Served
 from service.http.problems import PROBLEMS
 
-# 499 is for the log and the metrics: nobody is there to read it. 403 is for what administers models.
-_NOT_ANSWERED = {403, 499}
-_ONLY_WITH_KEYS = {401}
+# What a prediction can end with. 499 is for the log and the metrics: nobody is there to read it. 401 comes with the
+# key; 403 is for what administers models.
+STATUSES = frozenset(status for status, _ in PROBLEMS.values()) - {401, 403, 499}
 _ONLY_BY_NAME = {404}
 
-_REQUEST_ID = {
-    "name": "X-Request-ID",
-    "in": "header",
-    "description": "An id of the caller's own, sent back with the answer.",
-    "schema": {"type": "string"},
-}
 _EXPLAIN = {
     "name": "explain",
     "in": "query",
@@ -122,26 +121,20 @@ def answer_schema(model: ModelHandle | None) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def _describe(path_parameters: dict[str, str], served: Served) -> dict[str, Any]:
-    statuses = {status for status, _ in PROBLEMS.values()} - _NOT_ANSWERED - _ONLY_WITH_KEYS - _ONLY_BY_NAME
-    described: dict[str, Any] = {
-        "parameters": [_in_path(*item, served.model) for item in path_parameters.items()] + [_EXPLAIN, _REQUEST_ID],
-        "requestBody": predict_body(served),
-    }
-    if path_parameters:
-        statuses |= _ONLY_BY_NAME
-    if served.has_keys:
-        statuses |= _ONLY_WITH_KEYS
-        described["security"] = KEY_NEEDED
+def _describe(served: Served) -> dict[str, Any]:
     example = {} if served.model is None else {"example": _example_answer(served.model)}
     done = answer("The predictions.", "application/json", ref("PredictAnswer"), **example)
-    return described | {"responses": {"200": done, **problems(statuses)}}
+    return {
+        "parameters": [_EXPLAIN, REQUEST_ID],
+        "requestBody": predict_body(served),
+        # Where several models are served, one of them has to be named.
+        "responses": {"200": done, **errors(STATUSES if served.model is None else STATUSES - _ONLY_BY_NAME)},
+    }
 
 
-def _in_path(name: str, description: str, model: ModelHandle | None) -> dict[str, Any]:
-    """A part of the path; the served model's own as the example."""
-    parameter = {"name": name, "in": "path", "required": True, "description": description, "schema": {"type": "string"}}
-    return parameter if model is None else parameter | {"example": getattr(model, name)}
+def _describe_by_name(served: Served) -> dict[str, Any]:
+    described = _describe(served)
+    return described | {"responses": described["responses"] | errors(_ONLY_BY_NAME)}
 
 
 def _example_answer(model: ModelHandle) -> dict[str, Any]:
@@ -158,14 +151,6 @@ def _example_answer(model: ModelHandle) -> dict[str, Any]:
     }
 
 
-def _by_name(served: Served) -> dict[str, Any]:
-    return _describe({"name": "Name of the model."}, served)
-
-
-def _by_version(served: Served) -> dict[str, Any]:
-    return _describe({"name": "Name of the model.", "version": "Its version."}, served)
-
-
 PREDICT = (
     Operation(
         "post",
@@ -173,10 +158,17 @@ PREDICT = (
         "predict",
         "Predict",
         "Predict with the model that is served",
-        lambda served: _describe({}, served),
+        _describe,
+        Access.INFERENCE,
     ),
     Operation(
-        "post", "/models/{name}/predict", "predict_model", "Predict", "Predict with the model of this name", _by_name
+        "post",
+        "/models/{name}/predict",
+        "predict_model",
+        "Predict",
+        "Predict with the model of this name",
+        _describe_by_name,
+        Access.INFERENCE,
     ),
     Operation(
         "post",
@@ -184,6 +176,7 @@ PREDICT = (
         "predict_version",
         "Predict",
         "Predict with one version of it",
-        _by_version,
+        _describe_by_name,
+        Access.INFERENCE,
     ),
 )

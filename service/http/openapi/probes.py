@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.http.openapi.answers import answer, headers, problems
-from service.http.openapi.operation import KEY_NEEDED, Operation, Served, ref
+from service.http.keys import Access
+from service.http.openapi.answers import answer, empty
+from service.http.openapi.operation import Operation
+from service.http.openapi.references import ref
 
 _REASONS = {"type": "array", "items": {"type": "string"}, "description": "Why not; empty when all is well."}
 _COUNT = {"type": "integer", "minimum": 0}
@@ -21,7 +23,10 @@ READINESS = {
     "properties": {
         "status": {"type": "string", "enum": ["ready", "not ready"]},
         "reasons": _REASONS,
-        "model": {"anyOf": [_MODEL, {"type": "null"}]},
+        "model": {
+            "anyOf": [_MODEL, {"type": "null"}],
+            "description": "What answers where none is named; null until it is loaded, or where one must be named.",
+        },
         "queue_depth": _COUNT | {"description": "Rows that wait."},
         "oldest_wait_ms": {"type": "number", "minimum": 0},
         "worker_alive": {"type": "boolean"},
@@ -64,16 +69,16 @@ def _probe(schema: str, good: str, bad: str) -> dict[str, Any]:
 def _head(good: str, bad: str) -> dict[str, Any]:
     return {
         "responses": {
-            "200": {"description": good, "headers": headers()},
-            "503": {"description": bad, "headers": headers()},
+            "200": empty(good),
+            "503": empty(bad),
         }
     }
 
 
-def _metrics(served: Served) -> dict[str, Any]:
+def _metrics(_: object) -> dict[str, Any]:
     page = answer("All series.", "text/plain", {"type": "string"})
     page["content"]["application/openmetrics-text"] = {"schema": {"type": "string"}}
-    described: dict[str, Any] = {
+    return {
         "parameters": [
             {
                 "name": "name[]",
@@ -84,10 +89,6 @@ def _metrics(served: Served) -> dict[str, Any]:
         ],
         "responses": {"200": page},
     }
-    if served.has_metrics_key:
-        described["security"] = KEY_NEEDED
-        described["responses"] |= problems([401])
-    return described
 
 
 PROBES = (
@@ -95,5 +96,5 @@ PROBES = (
     Operation("head", "/healthz", "healthz_head", "Health", "Is it ready? (status only)", lambda _: _head(*_READY)),
     Operation("get", "/livez", "livez", "Health", "Is it alive?", lambda _: _probe("Liveness", *_LIVE)),
     Operation("head", "/livez", "livez_head", "Health", "Is it alive? (status only)", lambda _: _head(*_LIVE)),
-    Operation("get", "/metrics", "metrics", "Health", "Metrics, as Prometheus reads them", _metrics),
+    Operation("get", "/metrics", "metrics", "Health", "Metrics, as Prometheus reads them", _metrics, Access.METRICS),
 )

@@ -3,7 +3,8 @@
 import { element } from "./elements.js";
 import { statusClass } from "./reference.js";
 
-const HEADERS = ["Content-Type", "X-Request-ID", "X-Model-Version", "Server-Timing", "Retry-After", "Allow"];
+const HEADER_LENGTH = "Inference-Header-Content-Length";
+const HEADERS = ["Content-Type", HEADER_LENGTH, "X-Request-ID", "X-Model-Version", "Server-Timing", "Retry-After", "Allow"];
 
 // Beyond it a line is broken, and a body is shown without colours.
 const LINE_CHARS = 48;
@@ -11,8 +12,8 @@ const COLOURED_CHARS = 100_000;
 
 const TOKENS = /("(?:[^"\\]|\\.)*")(\s*:)?|(-?\d[\d.eE+-]*|true|false|null)/g;
 
-/** `response` with its body read. `elapsedMs`: from sending to the last byte. */
-export async function answerView(response, text, elapsedMs) {
+/** `response` with its body read into `content`. `elapsedMs`: from sending to the last byte. */
+export function answerView(response, content, elapsedMs) {
   const view = element("div", { className: "answer" });
   view.append(
     element(
@@ -22,16 +23,26 @@ export async function answerView(response, text, elapsedMs) {
       element("span", { className: "elapsed" }, `${elapsedMs.toFixed(1)} ms`),
     ),
   );
-  const document = parsed(text, response.headers.get("Content-Type") ?? "");
+  const { text, document, binaryBytes } = readable(response.headers, content);
   const scores = document === undefined ? null : scoresView(document);
   if (scores) view.append(scores);
   if (text) view.append(bodyView(document === undefined ? text : pretty(document), document !== undefined));
+  if (binaryBytes) view.append(element("p", { className: "hint" }, `Behind it ${binaryBytes} bytes of tensors.`));
   view.append(headersView(response.headers));
   return view;
 }
 
-function parsed(text, type) {
-  if (!/[/+]json/.test(type)) return undefined;
+/** What of a body can be shown: all of it, or the JSON in front of binary tensors. */
+function readable(headers, content) {
+  const type = headers.get("Content-Type") ?? "";
+  const isBinary = type.startsWith("application/octet-stream");
+  const jsonBytes = isBinary ? Number(headers.get(HEADER_LENGTH) ?? 0) : content.byteLength;
+  const text = new TextDecoder().decode(content.slice(0, jsonBytes));
+  const document = isBinary || /[/+]json/.test(type) ? parsed(text) : undefined;
+  return { text, document, binaryBytes: content.byteLength - jsonBytes };
+}
+
+function parsed(text) {
   try {
     return JSON.parse(text);
   } catch {

@@ -1,7 +1,7 @@
 // The page: reads the service's own description and shows it.
 
-import { element } from "./elements.js";
-import { contentsOf, sectionsOf } from "./operations.js";
+import { element, prose } from "./elements.js";
+import { contentsOf, openOperation, sectionsOf } from "./operations.js";
 
 // The page is `<service>/docs`, whatever the service's own prefix is.
 const BASE = new URL("./", document.baseURI);
@@ -17,7 +17,7 @@ async function show() {
     main.append(element("p", { className: "notice" }, `The description could not be read: ${error.message}.`));
     return;
   }
-  document.getElementById("about").textContent = api.info.description ?? "";
+  document.getElementById("about").replaceChildren(...prose(api.info.description ?? ""));
   document.getElementById("key").placeholder = api.components?.securitySchemes ? "needed" : "none needed";
   document.getElementById("contents").append(contentsOf(api));
   main.append(...sectionsOf(api, BASE));
@@ -29,11 +29,11 @@ async function showModel() {
   try {
     const response = await fetch(new URL("healthz", BASE), { cache: "no-store" });
     const health = await response.json();
-    const name = health.model ? `${health.model.name}, version ${health.model.version} · ${health.model.format} on ${health.model.device}` : "no model yet";
+    const name = health.model ? `${health.model.name}, version ${health.model.version} · ${health.model.format} on ${health.model.device}` : response.ok ? "several models" : "no model yet";
     const state = element("span", { className: `dot ${response.ok ? "good" : "ours"}` });
     const reasons = response.ok ? "ready" : health.reasons.join("; ");
     line.replaceChildren(state, `${name} · ${reasons}`);
-    if (!health.model) line.append(" ", element("a", { href: "" }, "Load this page again"));
+    if (!health.model && !response.ok) line.append(" ", element("a", { href: "" }, "Load this page again"));
   } catch {
     line.textContent = "The service does not answer.";
   }
@@ -41,11 +41,8 @@ async function showModel() {
 
 /** A link to an operation opens it. */
 function openLinked() {
-  const linked = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  if (linked?.matches("details")) {
-    linked.open = true;
-    linked.scrollIntoView();
-  }
+  const id = decodeURIComponent(location.hash.slice(1));
+  if (openOperation(id)) document.getElementById(id).scrollIntoView();
 }
 
 await Promise.all([show(), showModel()]);

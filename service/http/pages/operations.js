@@ -1,6 +1,6 @@
 // The operations, by their tags, and the list of contents.
 
-import { element, folded } from "./elements.js";
+import { element, folded, prose } from "./elements.js";
 import { referenceView } from "./reference.js";
 import { tryView } from "./try.js";
 
@@ -13,24 +13,50 @@ export function operationsOf(api) {
   );
 }
 
-/** One section for each tag, with its operations; the first operation is open. */
+/** One group for each tag, with its operations; the first group is open, and in it the first operation. */
 export function sectionsOf(api, base) {
   const all = operationsOf(api);
-  return api.tags.map(({ name }) => {
+  return api.tags.map(({ name, description }, position) => {
     const own = all.filter(({ operation }) => operation.tags?.includes(name));
     const cards = own.map((one) => card(api, base, one, one === all[0]));
-    return element("section", { "aria-label": name }, element("h2", {}, name), ...cards);
+    const summary = element(
+      "summary",
+      {},
+      element("h2", {}, name),
+      element("span", { className: "count" }, String(own.length)),
+      element("span", { className: "summary" }, ...prose(description ?? "")),
+    );
+    return element("details", { className: "group", open: position === 0, "aria-label": name }, summary, ...cards);
   });
 }
 
-/** Links to the operations. */
+/** Links to the operations, under their tags. */
 export function contentsOf(api) {
-  const links = operationsOf(api).map(({ path, method, operation }) => {
-    const link = element("a", { href: `#${operation.operationId}` }, methodBadge(method), element("span", { className: "path" }, ...breakable(path)));
-    link.addEventListener("click", () => (document.getElementById(operation.operationId).open = true));
-    return element("li", {}, link);
-  });
-  return element("ul", {}, ...links);
+  const all = operationsOf(api);
+  return element(
+    "ul",
+    {},
+    ...api.tags.map(({ name }, position) => {
+      const links = all.filter(({ operation }) => operation.tags?.includes(name)).map(linkTo);
+      const group = element("details", { open: position === 0 }, element("summary", {}, name), element("ul", {}, ...links));
+      return element("li", {}, group);
+    }),
+  );
+}
+
+/** Opens an operation and the group it stands in; says whether there is one of this id. */
+export function openOperation(id) {
+  const operation = document.getElementById(id);
+  if (!operation?.matches("details.operation")) return false;
+  operation.closest("details.group").open = true;
+  operation.open = true;
+  return true;
+}
+
+function linkTo({ path, method, operation }) {
+  const link = element("a", { href: `#${operation.operationId}` }, methodBadge(method), element("span", { className: "path" }, ...breakable(path)));
+  link.addEventListener("click", () => openOperation(operation.operationId));
+  return element("li", {}, link);
 }
 
 function card(api, base, { path, method, operation }, isOpen) {

@@ -7,11 +7,16 @@ import { resolve, schemaView, typeOf } from "./schemas.js";
 export function referenceView(api, operation) {
   const view = element("div", { className: "reference" });
   if (operation.description) view.append(element("p", {}, ...prose(operation.description)));
-  if (operation.security) view.append(element("p", { className: "hint" }, "Needs an API key, as X-API-Key or as Bearer token."));
+  if (operation.security) view.append(element("p", { className: "hint" }, keyNeeded(api, operation.security)));
   if (operation.parameters?.length) view.append(...parametersView(api, operation.parameters));
   if (operation.requestBody) view.append(...bodiesView(api, resolve(api, operation.requestBody)));
   view.append(...answersView(api, operation.responses));
   return view;
+}
+
+function keyNeeded(api, security) {
+  const [scheme] = Object.keys(security[0]);
+  return `Needs a key, as X-API-Key or as Bearer token. ${api.components.securitySchemes[scheme].description ?? ""}`;
 }
 
 function parametersView(api, parameters) {

@@ -31,6 +31,7 @@ export function schemaView(api, schema) {
 
 function kindOf(schema) {
   if (schema.$ref) return schema.$ref.split("/").pop();
+  if ("const" in schema) return JSON.stringify(schema.const);
   if (schema.enum) return schema.enum.map((value) => JSON.stringify(value)).join(" or ");
   const choices = schema.anyOf ?? (isChoiceOfKeys(schema) ? null : schema.oneOf);
   if (choices) return choices.map((choice) => choice.title ?? typeOf(choice)).join(" or ");

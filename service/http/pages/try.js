@@ -30,20 +30,19 @@ function requestOf(base, method, path, fields, body) {
     else if (value !== "") query.append(field.name, value);
   }
   const url = new URL(filled.slice(1) + (query.size ? `?${query}` : ""), base);
-  const { type, content, shown } = body?.read() ?? {};
-  const headers = {};
+  const { type, content, shown, headers = {} } = body?.read() ?? {};
   if (type) headers["Content-Type"] = type;
   const key = document.getElementById("key").value;
   if (key) headers["X-API-Key"] = key;
   return { url, method: method.toUpperCase(), headers, content, shown };
 }
 
-async function outcome({ url, method, headers, content }) {
+async function outcome({ url, method, headers, content: body }) {
   const startedAt = performance.now();
   try {
-    const response = await fetch(url, { method, headers, body: content, cache: "no-store", credentials: "same-origin" });
-    const text = await response.text();
-    return await answerView(response, text, performance.now() - startedAt);
+    const response = await fetch(url, { method, headers, body, cache: "no-store", credentials: "same-origin" });
+    const content = await response.arrayBuffer();
+    return answerView(response, content, performance.now() - startedAt);
   } catch (error) {
     return element("p", { className: "notice" }, `No answer: ${error.message}. Is the service running?`);
   }
@@ -76,15 +75,15 @@ function textField({ name, in: place, example, required }) {
 /** A choice of the forms that the body may take; the one that fits the model best comes first. */
 function bodyFields(api, body) {
   const json = body.content["application/json"];
+  const properties = json ? resolve(api, json.schema).properties : {};
   const examples = Object.values(json?.examples ?? {}).map((example) => example.value);
-  const kinds = [];
-  if (json) kinds.push(jsonBody(examples));
-  const takesText = json && "text" in (resolve(api, json.schema).properties ?? {});
+  const takesText = "text" in properties;
   const takesPictures = "multipart/form-data" in body.content;
-  const text = takesText ? textBody(examples) : null;
+  const kinds = json ? [jsonBody(examples.find((one) => !("text" in one)) ?? json.example ?? ("instances" in properties ? { instances: [] } : {}))] : [];
   // Where both are taken, it is not known yet which of them the model takes.
-  if (text) kinds.splice(takesPictures ? 1 : 0, 0, text);
+  if (takesText) kinds.splice(takesPictures ? 1 : 0, 0, textBody(examples));
   if (takesPictures) kinds.splice(takesText ? 2 : 0, 0, pictureBody());
+  if ("application/octet-stream" in body.content) kinds.push(rawBody());
   const chosen = choice(kinds);
   return { view: chosen.view, read: () => chosen.kind().read() };
 }
@@ -107,8 +106,7 @@ function choice(kinds) {
   return { view, kind: () => current };
 }
 
-function jsonBody(examples) {
-  const example = examples.find((one) => "instances" in one) ?? { instances: [] };
+function jsonBody(example) {
   const text = pretty(example);
   const rows = Math.min(16, Math.max(5, text.split("\n").length + 1));
   const input = element("textarea", { id: newId("json"), value: text, rows, spellcheck: false, className: "code" });
@@ -137,6 +135,22 @@ function textBody(examples) {
 
 function jsonRequest(content) {
   return { type: "application/json", content, shown: ["-d", quoted(content)] };
+}
+
+/** One row of the only input as the bytes of a file. */
+function rawBody() {
+  const input = element("input", { type: "file", id: newId("row") });
+  const drop = element("label", { className: "drop", for: input.id }, element("span", {}, "Choose a file: all of it is one row of the only input"), input);
+  const read = () => {
+    const [file] = input.files;
+    return {
+      type: "application/octet-stream",
+      headers: { "Inference-Header-Content-Length": "0" },
+      content: file,
+      shown: ["--data-binary", quoted(`@${file?.name ?? ""}`)],
+    };
+  };
+  return { title: "Raw row", view: element("div", { className: "field" }, drop), read };
 }
 
 function pictureBody() {

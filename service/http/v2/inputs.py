@@ -47,7 +47,7 @@ def to_instances(spec: InputSpec, inputs: Mapping[str, npt.NDArray[Any]]) -> lis
         return list(array) if array.ndim > 1 else [array[i : i + 1].reshape(()) for i in range(len(array))]
     if array.dtype != object:
         raise InvalidInput.at("inputs[0].datatype", "must be BYTES for this model")
-    if array.size != len(array):
+    if array.size != len(array) or array.ndim > 2:
         raise InvalidInput.at("inputs[0].shape", "must be [rows] or [rows, 1] for this model")
     elements = array.reshape(-1).tolist()
     return elements if isinstance(spec, ImageInput) else _texts(elements, "inputs[0].data")

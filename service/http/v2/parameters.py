@@ -12,7 +12,7 @@ Parameters = dict[str, str | int | float | bool]
 _MICROSECOND_S = 1e-6
 
 # Beyond it a float holds no more microseconds; longer than any deadline.
-_MAX_TIMEOUT_US = 2**53
+MAX_TIMEOUT_US = 2**53
 
 # Words with a meaning of their own. A model's options are what remains.
 _RESERVED = frozenset(
@@ -44,7 +44,7 @@ def flag(parameters: Parameters, name: str, loc: str) -> bool | None:
 def timeout_s(parameters: Parameters) -> float | None:
     """The caller's deadline in seconds; None without one, which 0 means too."""
     microseconds = parameters.get("timeout", 0)
-    if type(microseconds) is not int or not 0 <= microseconds <= _MAX_TIMEOUT_US:
+    if type(microseconds) is not int or not 0 <= microseconds <= MAX_TIMEOUT_US:
         raise InvalidInput.at("parameters.timeout", "must be a whole number of microseconds, 0 for the default")
     return microseconds * _MICROSECOND_S or None
 

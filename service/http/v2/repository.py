@@ -19,7 +19,7 @@ from service.models.keeper import KnownVersion, ModelState
 from service.settings import Settings
 
 # *Source:* the states of Triton's repository index. A version that is loaded when it is first asked for is ready.
-_STATES = {
+STATES = {
     ModelState.LOADED: "READY",
     ModelState.AVAILABLE: "READY",
     ModelState.UNLOADED: "UNAVAILABLE",
@@ -68,11 +68,13 @@ def v2_unload(name: str) -> Response:
 
 def _entry(known: KnownVersion, settings: Settings) -> dict[str, Any]:
     reason = "" if known.reason is None else public_text(known.reason, settings)
-    return {"name": known.name, "version": known.version, "state": _STATES[known.state], "reason": reason}
+    return {"name": known.name, "version": known.version, "state": STATES[known.state], "reason": reason}
 
 
 def _parameters(settings: Settings) -> dict[str, Any]:
-    parameters = _document(settings).get("parameters") or {}
+    parameters = _document(settings).get("parameters")
+    if parameters is None:
+        return {}
     if not isinstance(parameters, dict):
         raise InvalidInput.at("parameters", "must be an object")
     return parameters
