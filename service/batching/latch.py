@@ -28,13 +28,11 @@ class Latch:
 
     def set(self) -> None:
         """Give the signal; again is harmless."""
-        if self._is_set:
-            return
         self._is_set = True
         try:  # noqa: SIM105 - entering `suppress` costs more than all the rest
             self._gate.release()
         except RuntimeError:
-            pass  # another thread gave it at the same moment, and has opened the gate
+            pass  # it was given before, perhaps at this very moment by another thread: the gate is open
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the signal; False when `timeout_s` seconds, at least 0, have passed without it."""
