@@ -58,8 +58,7 @@ class Arrival:
 
     def release(self) -> None:
         """The request will not reach the queue: nobody needs to wait for it."""
-        if self.counted:
-            self.belongs_to.dismiss(self)
+        self.belongs_to.dismiss(self)
 
 
 class Admission:

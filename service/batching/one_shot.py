@@ -30,13 +30,11 @@ class OneShotEvent(threading.Event):
 
     def set(self) -> None:
         """Wake the waiter; again is harmless."""
-        if self._is_set:
-            return
         self._is_set = True
         try:  # noqa: SIM105 - entering `suppress` costs more than all the rest
             self._gate.release()
         except RuntimeError:
-            pass  # another thread set it at the same moment, and has opened the gate
+            pass  # it was set before, perhaps at this very moment by another thread: the gate is open
 
     def clear(self) -> None:
         """Refused: whoever waits for a second request needs a second event."""

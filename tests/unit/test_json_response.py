@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -55,7 +56,9 @@ def test_a_body_that_was_replaced_is_sent(replace: Callable[[Response], None]) -
     response = json_response({"a": 1})
     del response.headers["Content-Length"]
     replace(response)
-    assert sent(response)[0] == b"in two"
+    body, _, headers = sent(response)
+    assert body == b"in two"
+    assert headers.get("Content-Length") == (None if replace is as_stream else "6")
 
 
 def test_what_is_to_happen_at_the_end_of_an_answer_happens() -> None:
@@ -82,6 +85,13 @@ def test_a_coroutine_is_seen_as_one_and_a_function_is_left_alone() -> None:
     assert awaited == []
     app.ensure_sync(coroutine)
     assert awaited == [coroutine]
+
+
+@pytest.mark.skipif(not hasattr(inspect, "markcoroutinefunction"), reason="this Python cannot mark functions")
+def test_a_function_that_is_marked_as_a_coroutine_is_taken_for_one() -> None:
+    app = JitneyFlask("jitney")
+    app.async_to_sync = lambda func: len  # type: ignore[method-assign]
+    assert app.ensure_sync(inspect.markcoroutinefunction(lambda: None)) is len
 
 
 def test_paths_are_matched_as_werkzeug_does_below_a_prefix_too() -> None:
