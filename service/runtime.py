@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
+from loaders.cache import Key
 from loaders.errors import ModelError
 from loaders.handle import ModelHandle
 from loaders.signature import TextInput
@@ -27,6 +28,7 @@ from service.metrics.batches import BatchMetrics
 from service.models.filling import FilledCalls
 from service.models.keeper import KnownVersion, ModelKeeper, log_load_failure
 from service.models.loaded import Lease
+from service.recent import RecentBatches
 from service.settings import Settings
 from service.statistics import ModelStatistics
 
@@ -90,6 +92,7 @@ class Runtime:
         self.load_error: BaseException | None = None
         self.draining = False
         self.on_fatal: Callable[[str], None] = lambda _reason: None
+        self.recent = RecentBatches()  # made anew at the start
         self._given = model_handle
         self._lock = threading.Lock()  # guards _batcher and _closed
         self._batcher: ThreadedBatcher | None = None
@@ -121,6 +124,7 @@ class Runtime:
             if self._closed:
                 return
             if self._batcher is None:
+                self.recent = RecentBatches()
                 self._batcher = ThreadedBatcher(
                     self._run,
                     max_batch_size=settings.max_batch_size,
@@ -239,6 +243,10 @@ class Runtime:
     def statistics(self, model: ModelHandle) -> ModelStatistics:
         """The running totals of a loaded model, which go on when it is loaded anew."""
         return self._keeper.statistics(model)
+
+    def all_statistics(self) -> dict[Key, ModelStatistics]:
+        """The running totals of every version that is, or was, loaded, by name and version."""
+        return {} if self._is_inherited() else self._keeper.all_statistics()
 
     @property
     def default_name(self) -> str | None:
@@ -361,6 +369,7 @@ class Runtime:
             log_error(_log, logging.ERROR, "a row of batch %d failed: %s", info.batch_id, error, error=error.__cause__)
         self.metrics.batch(key.model, info, waits_s, errors)
         self._keeper.statistics(key.model).batch(info, len(errors))
+        self.recent.add(key.model, info, waits_s, len(errors))
 
     def on_split(self, kind: FaultKind, size: int, key: LaneKey) -> None:
         """A model call failed and is split."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from service.batching.tickets import BatchInfo
+from service.recent import LATENCY_WINDOW_S, RecentLatencies
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class ModelStatistics:
         self._last_at_s = 0.0
         # By rows per batch: how many batches, and their seconds in the model.
         self._by_size: dict[int, list[float]] = {}
+        self._latencies = RecentLatencies()
 
     def batch(self, info: BatchInfo, failed_rows: int = 0) -> None:
         """A batch has run; one that failed as a whole does not count. *Thread:* worker."""
@@ -74,6 +76,7 @@ class ModelStatistics:
             self._last_at_s = at_s
             self._successes += 1
             self._success_s += total_s
+            self._latencies.add(at_s, total_s)
             self._queue_s += queue_s
             self._prepare_s += prepare_s
             self._model_s += model_s
@@ -86,6 +89,12 @@ class ModelStatistics:
             self._last_at_s = at_s
             self._failures += 1
             self._failure_s += total_s
+
+    def recent_latencies_s(self) -> list[float]:
+        """What the requests of the last `LATENCY_WINDOW_S` took that were answered well, in no promised order."""
+        since_s = self._clock() - LATENCY_WINDOW_S
+        with self._lock:
+            return self._latencies.since(since_s)
 
     def totals(self) -> Totals:
         """All totals of one moment."""

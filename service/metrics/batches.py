@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Protocol
 
@@ -30,6 +31,21 @@ class ModelIdentity(Protocol):
     def fmt(self) -> str: ...
     @property
     def device(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The counters of one version of a model: rows, requests (`rejected`), batches (`flushes`) or calls (`retries`),
+    by their reasons.
+    """
+
+    flushes: dict[str, int]
+    errors: dict[str, int]
+    rejected: dict[str, int]
+    retries: dict[str, int]
+    abandoned: int
+    tokens: int
+    padding_tokens: int
 
 
 class BatchMetrics:
@@ -98,6 +114,18 @@ class BatchMetrics:
         if replaced_by is None or (replaced_by.fmt, replaced_by.device) != (model.fmt, model.device):
             self._info.remove(model.name, model.version, model.fmt, model.device)
 
+    def counted(self, name: str, version: str) -> Counted:
+        """What has been counted of a version that is, or was, loaded."""
+        return Counted(
+            flushes=_by_reason(self._flushes, name, version),
+            errors=_by_reason(self._errors, name, version),
+            rejected=_by_reason(self._rejected, name, version),
+            retries=_by_reason(self._retries, name, version),
+            abandoned=_sum(self._abandoned, name, version),
+            tokens=_sum(self._tokens, name, version),
+            padding_tokens=_sum(self._padding, name, version),
+        )
+
     def batch(
         self, model: ModelIdentity, info: BatchInfo, waits_s: Sequence[float], errors: Sequence[PredictionFailed]
     ) -> None:
@@ -160,3 +188,20 @@ class _Series:
         self.errors = lru_cache(partial(families._errors.labels, *labels))
         self.rejected = lru_cache(partial(families._rejected.labels, *labels))
         self.retries = lru_cache(partial(families._retries.labels, *labels))
+
+
+def _values(counter: Counter, name: str, version: str) -> Iterator[tuple[dict[str, str], int]]:
+    """The labels and values of the counter's series of one version of a model."""
+    for family in counter.collect():
+        for sample in family.samples:
+            labels = sample.labels
+            if sample.name.endswith("_total") and (labels["model"], labels["version"]) == (name, version):
+                yield labels, int(sample.value)
+
+
+def _by_reason(counter: Counter, name: str, version: str) -> dict[str, int]:
+    return {labels["reason"]: value for labels, value in _values(counter, name, version)}
+
+
+def _sum(counter: Counter, name: str, version: str) -> int:
+    return sum(value for _, value in _values(counter, name, version))

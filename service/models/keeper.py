@@ -134,6 +134,10 @@ class ModelKeeper:
         """The running totals of a model that is, or was, loaded."""
         return self._statistics[model.name, model.version]
 
+    def all_statistics(self) -> dict[Key, ModelStatistics]:
+        """The running totals of every version that is, or was, loaded, by name and version."""
+        return self._statistics.copy()
+
     @property
     def default_name(self) -> str | None:
         """The model that answers where none is named."""
