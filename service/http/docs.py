@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.resources import files
-
 from flask import Blueprint, Response, current_app, request
 
 from service.http.json import json_response
 from service.http.openapi.document import openapi
+from service.http.page_files import page, page_file
 from service.http.paths import EXACT
 from service.runtime import Runtime
 
@@ -25,20 +23,6 @@ ASSETS = {
     "try.js": "text/javascript",
     "answers.js": "text/javascript",
 }
-
-# The page needs its own files, its own service, and previews of pictures that the reader chose; nothing else.
-_POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "connect-src 'self'",
-        "img-src 'self' data: blob:",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    )
-)
 
 
 def register(blueprint: Blueprint) -> None:
@@ -70,24 +54,8 @@ def _document() -> Response:
 
 
 def _page() -> Response:
-    response = _file(PAGE, "text/html; charset=utf-8")
-    response.headers["Content-Security-Policy"] = _POLICY
-    response.headers["Referrer-Policy"] = "no-referrer"
-    return response
+    return page(PAGE)
 
 
 def _asset(name: str) -> Response:
-    return _file(name, f"{ASSETS[name]}; charset=utf-8")
-
-
-def _file(name: str, content_type: str) -> Response:
-    response = Response(_content(name), content_type=content_type)
-    response.headers["Cache-Control"] = "no-cache"
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    return response
-
-
-@cache
-def _content(name: str) -> bytes:
-    """A file of the package, read once."""
-    return files("service.http").joinpath("pages", name).read_bytes()
+    return page_file(name, ASSETS[name])
