@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 from werkzeug.exceptions import HTTPException
 
 from loaders.handle import ModelHandle
-from service.http import problems
+from service.http import problems, status
 from service.http.application import JitneyFlask
 from service.http.hooks import Hooks
 from service.http.routes import blueprint
@@ -59,8 +59,16 @@ def _install(app: Flask, settings: Settings, model_handle: ModelHandle | None, *
     registry = CollectorRegistry()
     runtime = Runtime(settings, BatchMetrics(registry), model_handle)
     app.extensions["jitney"] = runtime
-    Hooks(runtime, settings, HttpMetrics(app, registry), whole_app=whole_app).register(app)
+    Hooks(
+        runtime,
+        settings,
+        HttpMetrics(app, registry),
+        whole_app=whole_app,
+        front_page=status.status_page if settings.status_page else None,
+    ).register(app)
     app.register_blueprint(blueprint)
+    if settings.status_page:
+        status.register(app, whole_app=whole_app)
     if whole_app:
         app.register_error_handler(HTTPException, problems.from_http_exception)
         app.register_error_handler(Exception, problems.from_surprise)

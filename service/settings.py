@@ -126,6 +126,7 @@ class Settings(BaseSettings):
     cors_origins: Annotated[tuple[str, ...] | None, NoDecode] = Field(
         None, description="Origins whose pages may call, separated by commas, or *; unset: none"
     )
+    status_page: bool = Field(True, description="Show what the service does, live, as a page at / and at /status.json")
     bind: str = Field("127.0.0.1:8000", min_length=1, description="Address that gunicorn listens on")
     graceful_timeout_s: Positive = Field(
         35, description="What a stopping server gives its last requests; must exceed REQUEST_TIMEOUT_MS by 2 s"

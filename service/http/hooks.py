@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from flask import Flask, Request, Response
@@ -25,18 +26,28 @@ class Hooks:
 
     That holds for Jitney's own routes, or for every route when the whole app is Jitney's; requests are counted and
     logged in any case. In an app that has pages of its own, what goes wrong at or under a path of Jitney's is answered
-    here: the client of an API is not to get the app's page for people.
+    here: the client of an API is not to get the app's page for people. Where such an app has nothing at `/`, neither
+    before nor after Jitney was added, `front_page` answers: a rule in the app's map could hide one that it adds later.
 
     `X-Model-Version` tells the version that answered, or else the default one; it is left out as long as that is not
     known, that is while a bundle is being read.
     """
 
-    def __init__(self, runtime: Runtime, settings: Settings, metrics: HttpMetrics, *, whole_app: bool) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: Settings,
+        metrics: HttpMetrics,
+        *,
+        whole_app: bool,
+        front_page: Callable[[], Response] | None = None,
+    ) -> None:
         self._runtime = runtime
         self._metrics = metrics
         self._guard = Guard(settings)
         self._cors = Cors(settings) if settings.cors_origins else None
         self._whole_app = whole_app
+        self._front_page = front_page
 
     def register(self, app: Flask) -> None:
         """Run around each request of `app`."""
@@ -65,6 +76,9 @@ class Hooks:
         refusal = now.routing_exception
         if self._whole_app or not isinstance(refusal, NotFound | MethodNotAllowed):
             return None
+        if self._front_page is not None and _asks_for_front_page(now, refusal):
+            state.is_refused = True
+            return self._front_page()
         if not self._own_paths.include(now.environ.get("PATH_INFO", "")):
             return None
         state.is_refused = True
@@ -101,6 +115,10 @@ class Hooks:
 
     def _is_ours(self, now: Request, state: RequestState) -> bool:
         return self._whole_app or state.is_refused or _is_own_route(now)
+
+
+def _asks_for_front_page(now: Request, refusal: NotFound | MethodNotAllowed) -> bool:
+    return now.environ.get("PATH_INFO") == "/" and now.method in ("GET", "HEAD") and isinstance(refusal, NotFound)
 
 
 def _is_own_route(now: Request) -> bool:

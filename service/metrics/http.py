@@ -19,8 +19,8 @@ _log = logging.getLogger("jitney")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _LABELS = ("method", "route", "status")
 
-# Asked every few seconds by machines: they would drown the latencies of predictions.
-_UNTIMED = frozenset({"/healthz", "/livez", "/metrics"})
+# Asked every few seconds without anybody's doing: they would drown the latencies of predictions.
+_UNTIMED = frozenset({"/healthz", "/livez", "/metrics", "/status.json"})
 
 
 class HttpMetrics(PrometheusMetrics):  # type: ignore[misc]
