@@ -40,13 +40,19 @@ def test_every_route_is_described_and_nothing_else(served):
         (re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule), method.lower())
         for rule in server.app.url_map.iter_rules()
         for method in rule.methods - {"HEAD", "OPTIONS"}
-        if not rule.rule.startswith("/docs/")
+        if not rule.rule.startswith(("/docs/", "/status/"))
     }
     api = described(server)
     told = {(path, method) for path, item in api["paths"].items() for method in item}
     # Flask answers HEAD wherever it answers GET; it is promised for the probes.
     assert told - routes == {("/healthz", "head"), ("/livez", "head")}
     assert routes <= told
+
+
+def test_the_status_page_is_described_where_it_is(served):
+    with_page, without = described(served()), described(served(status_page=False))
+    assert with_page["paths"].keys() - without["paths"].keys() == {"/", "/status.json"}
+    assert with_page["components"]["schemas"].keys() - without["components"]["schemas"].keys() == {"Status"}
 
 
 ROWS = [
@@ -119,7 +125,7 @@ def test_errors_of_a_route_by_name_are_as_described(served):
     check(described(server), answer, "post", "/models/{name}/versions/{version}/predict")
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/livez", "/metrics", "/openapi.json", "/docs"])
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/metrics", "/", "/status.json", "/openapi.json", "/docs"])
 def test_what_is_read_is_as_described(served, path):
     server = served()
     check(described(server), server.client.get(path), "get", path)

@@ -137,6 +137,7 @@ def test_keys_are_asked_for_only_where_they_are_configured():
     assert secured(described) == {
         **{name: ["bearer", "apiKey"] for name in (*for_predictions, "v2_infer", "v2_infer_version")},
         "metrics": ["metricsBearer", "metricsKey"],
+        "status": ["metricsBearer", "metricsKey"],
         "v2_load": ["adminBearer", "adminKey"],
         "v2_unload": ["adminBearer", "adminKey"],
     }

@@ -16,6 +16,7 @@ from service.http.openapi.predict import BATCH_INFO, CLASS_SCORE, PREDICT, answe
 from service.http.openapi.probes import LIVENESS, PROBES, READINESS
 from service.http.openapi.security import security_schemes
 from service.http.openapi.served import Served
+from service.http.openapi.status import STATUS, status_schemas
 from service.http.openapi.v1 import V1, v1_schemas
 from service.http.openapi.v2 import models as v2_models
 from service.http.openapi.v2 import repository as v2_repository
@@ -51,7 +52,7 @@ _SELF = (
 _V2 = (*INFER, *v2_models.ABOUT_MODELS, *v2_repository.REPOSITORY, *v2_models.ABOUT_SERVER)
 
 # Every operation, in the order in which they are shown. A protocol adds its own here.
-OPERATIONS: tuple[Operation, ...] = (*PREDICT, *MODELS, *PROBES, *V1, *_V2, *_SELF)
+OPERATIONS: tuple[Operation, ...] = (*PREDICT, *MODELS, *PROBES, *STATUS, *V1, *_V2, *_SELF)
 
 _TAGS = {
     "Predict": "One request and one answer, under three paths.",
@@ -78,6 +79,8 @@ def openapi(
     served = Served(model, settings, sample)
     paths: dict[str, Any] = {}
     for operation in operations:
+        if operation in STATUS and not settings.status_page:
+            continue
         paths.setdefault(operation.path, {})[operation.method] = operation.as_openapi(served)
     return {
         "openapi": "3.1.0",
@@ -105,6 +108,7 @@ def _components(served: Served) -> dict[str, Any]:
             "BatchInfo": BATCH_INFO,
             "Readiness": READINESS,
             "Liveness": LIVENESS,
+            **status_schemas(served),
             "Model": MODEL,
             "ModelList": MODEL_LIST,
             "Problem": PROBLEM,
