@@ -36,8 +36,8 @@ _MAX_INT_BITS = 64
 # So much is cut when a line is too long although its parts are not: JSON writes a character beyond ASCII in 6 or 12.
 _ESCAPED_CHARS = 12
 
-# Asked every few seconds by machines: they would drown the requests of people.
-_PROBES = frozenset({"/healthz", "/livez", "/metrics", "/v2/health/live", "/v2/health/ready"})
+# Asked every few seconds without anybody's doing: they would drown the requests of people.
+_PROBES = frozenset({"/healthz", "/livez", "/metrics", "/status.json", "/v2/health/live", "/v2/health/ready"})
 
 _requests = logging.getLogger("jitney.request")
 

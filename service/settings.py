@@ -122,7 +122,9 @@ class Settings(BaseSettings):
     admin_token: SecretStr | None = Field(
         None, description="Key that opens loading and unloading models over HTTP; unset: nobody may"
     )
-    metrics_key: SecretStr | None = Field(None, description="Key that opens /metrics; unset: everybody may")
+    metrics_key: SecretStr | None = Field(
+        None, description="Key that opens /metrics and /status.json; unset: everybody may"
+    )
     cors_origins: Annotated[tuple[str, ...] | None, NoDecode] = Field(
         None, description="Origins whose pages may call, separated by commas, or *; unset: none"
     )

@@ -92,7 +92,7 @@ def test_nothing_of_what_a_caller_sends_stands_in_the_log(served, logged):
 
 def test_probes_are_told_at_the_level_debug_only(served, logged):
     client = served().client
-    for path in ("/healthz", "/livez", "/metrics", "/v2/health/live", "/v2/health/ready"):
+    for path in ("/healthz", "/livez", "/metrics", "/status.json", "/v2/health/live", "/v2/health/ready"):
         assert client.get(path).status_code == 200
     assert logged.entries == []
     logging.getLogger("jitney.request").setLevel(logging.DEBUG)

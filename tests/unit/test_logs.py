@@ -238,7 +238,9 @@ def test_what_is_not_known_of_a_request_is_left_out(requests_log):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("route", ["/healthz", "/livez", "/metrics", "/v2/health/live", "/v2/health/ready"])
+@pytest.mark.parametrize(
+    "route", ["/healthz", "/livez", "/metrics", "/status.json", "/v2/health/live", "/v2/health/ready"]
+)
 def test_what_machines_ask_every_few_seconds_is_logged_at_the_level_debug_only(requests_log, route):
     log_request(**{**ANSWERED, "route": route})
     assert (requests_log.lines, is_request_logged(route)) == ([], False)
