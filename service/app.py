@@ -57,9 +57,11 @@ def _install(app: Flask, settings: Settings, model_handle: ModelHandle | None, *
     if getattr(app, "_got_first_request", False):
         raise RuntimeError(f"the app {app.name!r} has answered a request already: call init_app before the first one")
     registry = CollectorRegistry()
-    runtime = Runtime(settings, BatchMetrics(registry), model_handle)
+    batch_metrics = BatchMetrics(registry)
+    runtime = Runtime(settings, batch_metrics, model_handle)
     app.extensions["jitney"] = runtime
-    Hooks(runtime, settings, HttpMetrics(app, registry), whole_app=whole_app).register(app)
+    http_metrics = HttpMetrics(app, registry, batch_metrics.refresh)
+    Hooks(runtime, settings, http_metrics, whole_app=whole_app).register(app)
     app.register_blueprint(blueprint)
     if whole_app:
         app.register_error_handler(HTTPException, problems.from_http_exception)
