@@ -174,6 +174,31 @@ def test_a_reload_keeps_what_was_counted(start):
     assert counted(server) == (20, 20, 20)
 
 
+def test_sigterm_under_load_loses_no_accepted_request_of_any_process(start):
+    server = start(WEB_WORKERS=2)
+    all_ready(server, 2)
+    outcomes: list[str] = []
+
+    def client() -> None:
+        for value in range(10_000):
+            try:
+                answer = server.predict([SLEEP, 20])  # a connection of its own each time
+            except requests.ConnectionError as error:
+                outcomes.append("refused" if "refused" in str(error).lower() else f"cut at {value}: {error}")
+                return
+            outcomes.append(str(answer.status_code))
+            if answer.status_code != 200:
+                return
+
+    with ThreadPoolExecutor(16) as pool:
+        for _ in range(16):
+            pool.submit(client)
+        server.wait_until(lambda: len(outcomes) > 200)
+        server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(20) == 0
+    assert set(outcomes) <= {"200", "503", "refused"}
+
+
 def test_the_directory_of_its_own_goes_with_the_server(start, tmp_path):
     server = start(WEB_WORKERS=2, TMPDIR=tmp_path)
     assert len(list(tmp_path.glob("jitney-metrics-*/counter_*.db"))) >= 1
