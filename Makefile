@@ -30,9 +30,10 @@ check: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# CPU time of a request above that of Flask itself; the table it writes is of this machine.
+# CPU time of a request above that of Flask itself, and of its metrics; the tables it writes are of this machine.
 bench-overhead: $(VENV)/.installed-dev
 	$(BIN)/python benchmark/overhead.py --write benchmark/overhead.md
+	$(BIN)/python benchmark/metrics_cost.py --write benchmark/metrics_cost.md
 
 # Thousands of made-up requests for each operation of the API; takes hours.
 EXAMPLES ?= 2000

@@ -57,12 +57,13 @@ def _install(app: Flask, settings: Settings, model_handle: ModelHandle | None, *
     if getattr(app, "_got_first_request", False):
         raise RuntimeError(f"the app {app.name!r} has answered a request already: call init_app before the first one")
     registry = CollectorRegistry()
-    runtime = Runtime(settings, BatchMetrics(registry), model_handle)
+    batch_metrics = BatchMetrics(registry)
+    runtime = Runtime(settings, batch_metrics, model_handle)
     app.extensions["jitney"] = runtime
     Hooks(
         runtime,
         settings,
-        HttpMetrics(app, registry),
+        HttpMetrics(app, registry, batch_metrics.refresh),
         whole_app=whole_app,
         front_page=status.status_page if settings.status_page else None,
     ).register(app)

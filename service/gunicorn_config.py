@@ -17,6 +17,7 @@ from typing import Any
 from loaders.devices import cpu_count
 from service.cpu_threads import POOL_VARIABLES, size_thread_pools
 from service.logs import log_config, log_fields
+from service.metrics import directory
 from service.settings import SettingsError, load_settings, read_dotenv
 from service.start_summary import start_summary
 
@@ -40,7 +41,7 @@ size_thread_pools(cpu_count())
 os.environ.setdefault("PROMETHEUS_DISABLE_CREATED_SERIES", "true")
 
 bind = _settings.bind
-workers = 1
+workers = _settings.web_workers
 worker_class = "service.gunicorn_worker.Worker"
 threads = _settings.http_threads
 worker_connections = 1000 + threads
@@ -86,15 +87,48 @@ def on_starting(server: Any) -> None:
             *(server.cfg.threads, _settings.max_batch_size, 2 * _settings.max_batch_size + 8),
         )
     if server.cfg.workers > 1:
-        server.log.warning(
-            "%d worker processes: each loads a whole model, batches its own requests and counts its own metrics; "
-            "/metrics and /healthz speak of whichever process answers",
-            server.cfg.workers,
-        )
-        for variable in _sized_here:
-            os.environ[variable] = str(max(1, cpu_count() // server.cfg.workers))
+        _prepare_several(server)
+    elif directory.count_alone():
+        server.log.info("one worker process: %s is not needed, and left alone", directory.VARIABLE)
     message, fields = start_summary(_settings, threads=server.cfg.threads, workers=server.cfg.workers)
     log_fields(logging.getLogger("jitney"), logging.INFO, message, fields)
+
+
+def _prepare_several(server: Any) -> None:
+    """Have the worker processes count together and share the CPUs, and say what they do not share."""
+    for variable in _sized_here:
+        os.environ[variable] = str(max(1, cpu_count() // server.cfg.workers))
+    server.log.warning(
+        "%d worker processes: each loads a whole model (so many times the memory, of the device too), batches its own "
+        "requests and has %s native threads; /healthz speaks of the process that answers, /metrics of all",
+        *(server.cfg.workers, os.environ["OMP_NUM_THREADS"]),
+    )
+    try:
+        # Where GUNICORN_PID is set, another master is being replaced, and its worker processes still count.
+        server.metrics_directory = directory.count_together(
+            owner=(server.cfg.uid, server.cfg.gid), is_upgrade="GUNICORN_PID" in os.environ
+        )
+    except directory.NoDirectory as fault:
+        sys.exit(f"jitney: {fault}")
+
+
+def nworkers_changed(server: Any, new: int, old: int | None) -> None:
+    """Called at the start, and when a signal asks for more processes or fewer."""
+    if old is not None and new > 1 and not directory.counts_together():
+        server.log.warning("each of %d processes counts for itself; start with WEB_WORKERS=%d", new, new)
+
+
+def child_exit(_server: Any, worker: Any) -> None:
+    """A worker process has ended, in whatever way. *Thread:* the master's."""
+    if directory.counts_together():
+        directory.forget_process(worker.pid)
+
+
+def on_exit(server: Any) -> None:
+    """Nothing of the service runs any more."""
+    own = getattr(server, "metrics_directory", None)
+    if own is not None:
+        directory.remove(own)
 
 
 def _is_free(address: tuple[str, int]) -> bool:

@@ -400,6 +400,7 @@ class Runtime:
 
     def _free(self) -> None:
         self._keeper.close()
+        self.metrics.ended()
 
     def _run(self, rows: list[Any], key: LaneKey) -> Any:
         return self._predict(key.model, rows, {name: value for name, _, value in key.parameters})

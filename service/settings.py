@@ -130,6 +130,9 @@ class Settings(BaseSettings):
     )
     status_page: bool = Field(True, description="Show what the service does, live, as a page at / and at /status.json")
     bind: str = Field("127.0.0.1:8000", min_length=1, description="Address that gunicorn listens on")
+    web_workers: Positive = Field(
+        1, description="gunicorn worker processes; each loads a whole model and has its share of the CPUs"
+    )
     graceful_timeout_s: Positive = Field(
         35, description="What a stopping server gives its last requests; must exceed REQUEST_TIMEOUT_MS by 2 s"
     )

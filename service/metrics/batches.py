@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from service.batching.batcher import BatcherStatus
 from service.batching.faults import FaultKind
 from service.batching.tickets import BatchInfo
 from service.errors import PredictionFailed
 from service.metrics.buckets import ROWS, SECONDS
+from service.metrics.families import family
+from service.metrics.present import ModelIdentity, StatusOf, present_state
 
 _MODEL = ("model", "version")
-
-StatusOf = Callable[[], BatcherStatus]
-
-
-class ModelIdentity(Protocol):
-    """The part of a model handle that names it."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def version(self) -> str: ...
-    @property
-    def fmt(self) -> str: ...
-    @property
-    def device(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +41,12 @@ class BatchMetrics:
         self._known: dict[tuple[str, str], _Series] = {}
 
         def counter(name: str, text: str, *more: str) -> Counter:
-            return Counter(name, text, (*_MODEL, *more), registry=registry)
+            return family(Counter, name, text, (*_MODEL, *more), registry)
 
         def seconds(name: str, text: str) -> Histogram:
-            return Histogram(name, text, _MODEL, buckets=SECONDS, registry=registry)
+            return family(Histogram, name, text, _MODEL, registry, buckets=SECONDS)
 
-        def gauge(name: str, text: str) -> Gauge:
-            return Gauge(name, text, _MODEL, registry=registry)
-
-        self._size = Histogram("inference_batch_size", "Rows per batch", _MODEL, buckets=ROWS, registry=registry)
+        self._size = family(Histogram, "inference_batch_size", "Rows per batch", _MODEL, registry, buckets=ROWS)
         self._queue_wait = seconds("inference_queue_wait_seconds", "Time of a row between admission and its batch")
         self._model_s = seconds("inference_model_seconds", "Time of a batch in the model")
         self._preprocess = seconds("inference_preprocess_seconds", "Time of a request in validation and preparation")
@@ -78,25 +60,14 @@ class BatchMetrics:
         self._retries = counter("inference_batch_retries_total", "Model calls that failed and were split", "reason")
         self._tokens = counter("inference_tokens_total", "Tokens of the rows themselves")
         self._padding = counter("inference_padding_tokens_total", "Tokens added to make rows of a batch equally long")
-        self._depth = gauge("inference_queue_depth", "Rows admitted and not yet in a batch")
-        self._oldest = gauge("inference_oldest_wait_seconds", "Time that the oldest waiting row has waited")
-        self._backlog = gauge("inference_backlog_seconds", "Time to serve the rows that wait now, at the measured pace")
-        self._ceiling = gauge("inference_effective_max_batch_size", "Rows per batch that memory allows now")
-        self._info = Gauge(
-            "inference_model_info", "The loaded model", ("name", "version", "format", "device"), registry=registry
-        )
+        self._present = present_state(registry)
 
     def loaded(self, model: ModelIdentity, status: StatusOf) -> None:
-        """A model is ready; its gauges ask `status` whenever they are read.
+        """A model is ready; `status` tells its gauges how much waits for it.
 
         Series that count failures start at zero, so that the first failure is seen as an increase.
         """
-        labels = (model.name, model.version)
-        self._info.labels(model.name, model.version, model.fmt, model.device).set(1)
-        self._depth.labels(*labels).set_function(lambda: status().queued)
-        self._oldest.labels(*labels).set_function(lambda: status().oldest_wait_s)
-        self._backlog.labels(*labels).set_function(lambda: status().backlog_s)
-        self._ceiling.labels(*labels).set_function(lambda: status().effective_max_batch_size)
+        self._present.show(model, status)
         series = self._series(model)
         for reason in ("model", "oom", "output_count", "non_finite", "scheduler"):
             series.errors(reason)
@@ -108,11 +79,15 @@ class BatchMetrics:
 
         replaced_by: the same version, loaded anew, if that is why.
         """
-        if replaced_by is None:
-            for gauge in (self._depth, self._oldest, self._backlog, self._ceiling):
-                gauge.remove(model.name, model.version)
-        if replaced_by is None or (replaced_by.fmt, replaced_by.device) != (model.fmt, model.device):
-            self._info.remove(model.name, model.version, model.fmt, model.device)
+        self._present.hide(model, replaced_by)
+
+    def ended(self) -> None:
+        """The models are freed, and none will be loaded any more."""
+        self._present.end()
+
+    def refresh(self) -> None:
+        """The gauges are about to be read."""
+        self._present.refresh()
 
     def counted(self, name: str, version: str) -> Counted:
         """What has been counted of a version that is, or was, loaded."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 from flask import Flask, Request, Response, current_app, request
@@ -13,6 +13,8 @@ from prometheus_flask_exporter import PrometheusMetrics
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from service.metrics.buckets import SECONDS
+from service.metrics.families import family
+from service.metrics.page import page
 
 _log = logging.getLogger("jitney")
 
@@ -28,18 +30,23 @@ class HttpMetrics(PrometheusMetrics):  # type: ignore[misc]
 
     `route` is the URL rule, also where only the method is wrong, and never the raw path, so that a scanner cannot make
     new series. An app that has a page at `/metrics` already keeps it; it can show these numbers too by registering
-    `registry` with its own, of which a `CollectorRegistry` may be a part like any collector.
+    `registry` with its own, of which a `CollectorRegistry` may be a part like any collector. Where processes count
+    together the registry is empty, and the client library's `MultiProcessCollector` has these numbers too.
+
+    refresh: called before the numbers are read.
     """
 
-    def __init__(self, app: Flask, registry: CollectorRegistry) -> None:
-        self._requests = Counter("http_requests_total", "HTTP requests answered", _LABELS, registry=registry)
-        self._seconds = Histogram(
+    def __init__(self, app: Flask, registry: CollectorRegistry, refresh: Callable[[], None]) -> None:
+        self._requests = family(Counter, "http_requests_total", "HTTP requests answered", _LABELS, registry)
+        self._seconds = family(
+            Histogram,
             "http_request_duration_seconds",
             "Time to answer, probes left out",
             _LABELS,
+            registry,
             buckets=SECONDS,
-            registry=registry,
         )
+        self._refresh = refresh
         self._series: dict[tuple[str, str, str], tuple[Counter, Histogram | None]] = {}
         super().__init__(app, registry=registry)
 
@@ -55,9 +62,9 @@ class HttpMetrics(PrometheusMetrics):  # type: ignore[misc]
         """Called by the exporter when it is bound to an app; counting is left to whoever calls `count`."""
 
     def _page(self) -> Response:
-        """All series, or those that `?name[]=` asks for; in multiprocess mode the client library cannot choose."""
-        names = None if "PROMETHEUS_MULTIPROC_DIR" in os.environ else request.args.getlist("name[]")
-        text, content_type = self.generate_metrics(request.headers.get("Accept"), names)
+        """All series, or those that `?name[]=` asks for."""
+        self._refresh()
+        text, content_type = page(self.registry, request.headers.get("Accept"), request.args.getlist("name[]"))
         return Response(text, content_type=content_type)
 
     def count(self, request: Request, response: Response, started_at: float) -> tuple[str, str]:

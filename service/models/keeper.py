@@ -17,7 +17,8 @@ from loaders.signature import ImageInput
 from service.batching.faults import log_error, text_of
 from service.errors import NotReady, UnknownModel, UnknownVersion
 from service.inputs import image
-from service.metrics.batches import BatchMetrics, StatusOf
+from service.metrics.batches import BatchMetrics
+from service.metrics.present import StatusOf
 from service.models.loaded import Lease, LoadedModels
 from service.models.loading import load_configured_model, load_from_repository
 from service.models.repository import Repository, newest

@@ -73,6 +73,10 @@ def test_nothing_that_sizes_its_threads_at_import_is_loaded_before_the_threads_a
     assert loaded_after(code, ["numpy"], tmp_path) == []
 
 
+def test_the_metrics_library_is_not_loaded_before_it_is_known_whether_processes_count_together(tmp_path):
+    assert loaded_after("import service.gunicorn_config", ["prometheus_client"], tmp_path) == []
+
+
 def test_making_an_app_starts_no_thread_and_opens_no_file_or_socket(tmp_path):
     seen: dict[str, Any] = json.loads(run(WATCH, tmp_path))
     assert seen["by_app"] == []

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from flask import Flask
+from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
-from served import GUARD_S, POISON, sums
+from served import GUARD_S, POISON
 
 from loaders.handle import ModelHandle
 from loaders.signature import EncodedText, TextInput
+from service.metrics.http import HttpMetrics
 
 MODEL = {"model", "version"}
 FAMILIES = {
@@ -145,9 +148,18 @@ def test_a_scrape_may_ask_for_some_names_only(served):
     assert len(families(server, "?name[]=")) <= len(families(server))
 
 
-def test_with_a_multiprocess_directory_a_choice_of_names_is_not_an_error(served, monkeypatch, tmp_path):
-    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
-    assert served(sums).client.get("/metrics?name[]=inference_rows_total").status_code == 200
+def test_the_gauges_are_refreshed_before_they_are_read():
+    refreshed = []
+    app = Flask("app")
+    HttpMetrics(app, CollectorRegistry(), lambda: refreshed.append(True))
+    assert app.test_client().get("/metrics").status_code == 200
+    assert refreshed == [True]
+
+
+def test_memory_and_cpu_time_of_the_process_are_there(served):
+    server = served()
+    assert families(server)["process_resident_memory_bytes"].samples[0].value > 0
+    assert set(families(server, "?name[]=process_open_fds")) == {"process_open_fds"}
 
 
 @pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0", "*/*"])
