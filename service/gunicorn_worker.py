@@ -14,25 +14,23 @@ What it changes, and why:
 
 from __future__ import annotations
 
-import ctypes
 import os
 import selectors
 import socket
-import struct
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from http import HTTPStatus
 from types import FrameType
 from typing import Any
 
-import orjson
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
+from service.closing_listeners import is_held_by, let_nobody_else_in
+from service.gunicorn_problem import Captured, as_problem
+from service.unread_body import WORTH_READING_BYTES, rest_of_body
 from service.wsgi_environ import ACCEPTED
 
 # How long a connection that was answered for the last time is read on, so that the answer is not lost to a reset.
@@ -42,14 +40,6 @@ LINGER_BYTES = 64 * 1024 * 1024
 # What a stopping server still gives kept connections, and requests whose last bytes have not come.
 STOP_IDLE_S = 0.3
 STOP_UNFINISHED_S = 1.0
-
-# A longer rest of a body is not worth reading for the sake of the connection: gunicorn stops at 64 KiB, and closes a
-# connection that was promised to stay.
-REST_WORTH_READING_BYTES = 64 * 1024 - 1
-
-# linux/filter.h: one instruction, "return 0 bytes of the packet", that is: drop it. Offered by Linux since 2.2.
-_SO_ATTACH_FILTER = 26
-_DROP_EVERYTHING = struct.pack("HBBI", 0x06, 0, 0, 0)
 
 
 class Connection(TConn):  # type: ignore[misc]
@@ -173,7 +163,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         environ[ACCEPTED] = self._busy.get(conn, False)
 
         def start(status: str, headers: Any, exc_info: Any = None) -> Any:
-            if _rest_of_body(body) > REST_WORTH_READING_BYTES:
+            if rest_of_body(body) > WORTH_READING_BYTES:
                 start_response.__self__.force_close()
             return start_response(status, headers, exc_info)
 
@@ -181,10 +171,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
         """Answer what is no HTTP request, or a failure outside the app. *Thread:* of the pool."""
-        answer = _Captured()
+        answer = Captured()
         super().handle_error(req, answer, addr, exc)
         try:
-            client.sendall(_as_problem(answer.written))
+            client.sendall(as_problem(answer.written))
         except OSError:
             self.log.debug("the client was gone before its error could be sent")
 
@@ -215,10 +205,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         Whoever connects later is refused at once. Does nothing when the master still holds the sockets, as it does
         when it replaces a worker: then another one will accept from them.
         """
-        if any(_is_held_by(os.getppid(), listener) for listener in self.sockets):
+        if any(is_held_by(os.getppid(), listener) for listener in self.sockets):
             return
         for listener in self.sockets:
-            _let_nobody_else_in(listener)
+            let_nobody_else_in(listener)
             listener.setblocking(False)
             accepted = -1
             while self.nr_conns > accepted:  # accept() does not say whether there was one
@@ -244,65 +234,4 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         since = conn.served_since
         if since is None or (not self._hurry and time.monotonic() - since < STOP_UNFINISHED_S):
             return False
-        return conn.body is None or _rest_of_body(conn.body) > 0
-
-
-class _Captured:
-    """Stands in for a socket, to learn what would be written to it."""
-
-    def __init__(self) -> None:
-        self.written = b""
-
-    def gettimeout(self) -> float:
-        return 0.0
-
-    def sendall(self, data: bytes) -> None:
-        self.written += data
-
-
-def _as_problem(html_answer: bytes) -> bytes:
-    """Gunicorn's own error page as a problem document with the same status, and without what was wrong in detail."""
-    status_line = html_answer.partition(b"\r\n")[0].decode("latin-1")
-    code = int(status_line.split(" ")[1]) if status_line.count(" ") >= 2 else 500
-    title = HTTPStatus(code).phrase
-    detail = "this is no HTTP request that can be answered here" if code < 500 else "the service failed on this request"
-    body = orjson.dumps({"type": "about:blank", "title": title, "status": code, "detail": detail, "request_id": None})
-    head = (
-        f"HTTP/1.1 {code} {title}\r\nConnection: close\r\nContent-Type: application/problem+json\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
-    )
-    return head.encode("ascii") + body
-
-
-def _rest_of_body(stream: Any) -> int:
-    """Bytes of the body that nobody has read; of a chunked one, whose length is not known, too many or none."""
-    reader = getattr(stream, "reader", None)
-    length = getattr(reader, "length", None)
-    if length is not None:
-        return int(length)
-    ended = reader is None or getattr(reader, "parser", None) is None or type(reader).__name__ == "EOFReader"
-    return 0 if ended else REST_WORTH_READING_BYTES + 1
-
-
-def _let_nobody_else_in(listener: Any) -> None:
-    """Drop handshakes from now on, so that nobody slips in between the last accept and the close.
-
-    The client's system tries again a second later, and is then refused.
-    """
-    if sys.platform != "linux" or listener.sock.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    program = ctypes.create_string_buffer(_DROP_EVERYTHING)
-    try:
-        listener.sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HL", 1, ctypes.addressof(program)))
-    except OSError:
-        return  # a sandbox may forbid it; then the gap of some microseconds stays
-
-
-def _is_held_by(pid: int, listener: Any) -> bool:
-    """Whether process `pid` has the socket open; True when that cannot be seen."""
-    try:
-        wanted = f"socket:[{os.fstat(listener.fileno()).st_ino}]"
-        with os.scandir(f"/proc/{pid}/fd") as entries:
-            return any(os.readlink(entry.path) == wanted for entry in entries)
-    except OSError:
-        return True
+        return conn.body is None or rest_of_body(conn.body) > 0
