@@ -15,6 +15,7 @@ from typing import Any
 
 from loaders.devices import cpu_count
 from service.cpu_threads import POOL_VARIABLES, size_thread_pools
+from service.open_files import allow_open_files
 from service.settings import SettingsError, load_settings, read_dotenv
 
 # Longer than nginx keeps idle upstream connections (60 s): the side that closes first must be the client's.
@@ -25,6 +26,9 @@ CLOSE_S = 2.0
 
 # Exit status with which a worker tells gunicorn's master to give up instead of starting the next one.
 BOOT_ERROR = 3
+
+# Files that a worker has open beside its connections: models, logs, libraries, sockets that listen.
+OTHER_FILES = 256
 
 for _doubt in read_dotenv():
     print(f"jitney: {_doubt}", file=sys.stderr)
@@ -41,7 +45,8 @@ bind = _settings.bind
 workers = 1
 worker_class = "service.gunicorn_worker.Worker"
 threads = _settings.http_threads
-worker_connections = 1000 + threads
+# Those that predict, those that wait, and as many more that are kept open or are just being refused.
+worker_connections = threads + _settings.max_queue_size + 1000
 keepalive = KEEPALIVE_S
 graceful_timeout = _settings.graceful_timeout_s
 # Watches gunicorn's own loop only; a model that hangs is noticed by the probes, which know about batches.
@@ -82,6 +87,7 @@ def on_starting(server: Any) -> None:
         sys.exit("jitney: preload_app cannot work: neither threads nor CUDA survive a fork; start without --preload")
     if server.cfg.worker_class_str not in (worker_class, "gthread"):
         sys.exit(f"jitney: worker class {server.cfg.worker_class_str!r} cannot work here; leave it out, or use gthread")
+    _make_files_suffice(server)
     if server.cfg.threads < 2 * _settings.max_batch_size:
         server.log.warning(
             "%d threads cannot fill batches of %d rows while others wait: set THREADS to at least %d",
@@ -95,6 +101,18 @@ def on_starting(server: Any) -> None:
         )
         for variable in _sized_here:
             os.environ[variable] = str(max(1, cpu_count() // server.cfg.workers))
+
+
+def _make_files_suffice(server: Any) -> None:
+    """A connection that cannot be opened is not refused: it waits unseen, and keeps the worker busy asking for it."""
+    wanted = server.cfg.worker_connections
+    possible = max(allow_open_files(wanted + OTHER_FILES) - OTHER_FILES, server.cfg.threads + 1)
+    if possible < wanted:
+        server.cfg.set("worker_connections", possible)
+        server.log.warning(
+            "%d connections at a time, as no more files may be open; ulimit -n %d lets it be %d",
+            *(possible, wanted + OTHER_FILES, wanted),
+        )
 
 
 def _is_free(address: tuple[str, int]) -> bool:
