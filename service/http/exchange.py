@@ -16,7 +16,7 @@ from service.http.blueprint import runtime
 from service.http.state import state_in
 from service.prediction import PredictCall, Prediction, admit, deadline_of, lease_model, predict
 from service.settings import Settings
-from service.wsgi_environ import ACCEPTED
+from service.wsgi_environ import ACCEPTED, ARRIVED_AT
 
 # Linux tells when the other side has closed its half; elsewhere only a connection that is closed both ways shows.
 _HANG_UP = getattr(select, "POLLRDHUP", select.POLLHUP)
@@ -53,12 +53,12 @@ def exchange(name: str | None, version: str | None, receive: Callable[[Settings,
     to it where only one model can be meant. No model is held while the body is read, however slowly it comes.
     Raises what `receive`, `lease_model` and `predict` raise.
     """
-    entered_at = time.monotonic()
     environ = request.environ
+    entered_at: float = environ.get(ARRIVED_AT) or time.monotonic()
     state = state_in(environ)
     here = runtime()
     here.await_model_in_memory()
-    admit(here, name, version, was_accepted=environ.get(ACCEPTED, False))
+    admit(here, name, version, was_accepted=environ.get(ACCEPTED, False), entered_at=entered_at)
     is_gone = _is_gone(environ)
     arrival = here.announce()
     try:
