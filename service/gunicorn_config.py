@@ -16,6 +16,7 @@ from typing import Any
 from loaders.devices import cpu_count
 from service.cpu_threads import POOL_VARIABLES, size_thread_pools
 from service.open_files import allow_open_files
+from service.overload import Overload
 from service.settings import SettingsError, load_settings, read_dotenv
 
 # Longer than nginx keeps idle upstream connections (60 s): the side that closes first must be the client's.
@@ -147,6 +148,23 @@ def post_worker_init(worker: Any) -> None:
     for runtime in here:
         runtime.on_fatal = partial(_leave, worker, runtime)
         runtime.start()
+    if hasattr(worker, "limit_waiting"):
+        _limit_waiting(worker, here)
+
+
+def _limit_waiting(worker: Any, here: list[Any]) -> None:
+    """Have requests that wait for a thread count as the rows that wait for a batch do, and be seen like them."""
+    overload = Overload(
+        threads=worker.cfg.threads,
+        limit=max(runtime.settings.max_queue_size for runtime in here),
+        queued_rows=lambda: sum(runtime.batcher().queued for runtime in here),
+        patience_s=max(runtime.settings.request_timeout_ms for runtime in here) / 1000,
+    )
+    worker.limit_waiting(overload)
+    from service.metrics.waiting import show_waiting  # not at the top: the master must not load the client library
+
+    for runtime in here:
+        show_waiting(runtime.metrics.registry, lambda: worker.waiting)
 
 
 def worker_exit(_server: Any, worker: Any) -> None:
