@@ -18,6 +18,7 @@ from service.cpu_threads import POOL_VARIABLES, size_thread_pools
 from service.open_files import allow_open_files
 from service.overload import Overload
 from service.settings import SettingsError, load_settings, read_dotenv
+from service.watchdog import Watchdog
 
 # Longer than nginx keeps idle upstream connections (60 s): the side that closes first must be the client's.
 KEEPALIVE_S = 75
@@ -71,6 +72,9 @@ logconfig_dict = {
         "gunicorn.error": {"level": _settings.log_level.upper(), "handlers": ["stderr"], "propagate": False},
     },
 }
+
+
+_watchdogs: list[Watchdog] = []
 
 
 def runtimes() -> list[Any]:
@@ -148,6 +152,8 @@ def post_worker_init(worker: Any) -> None:
     for runtime in here:
         runtime.on_fatal = partial(_leave, worker, runtime)
         runtime.start()
+        if runtime.settings.exit_on_stall:
+            _watch(runtime)
     if hasattr(worker, "limit_waiting"):
         _limit_waiting(worker, here)
 
@@ -167,13 +173,30 @@ def _limit_waiting(worker: Any, here: list[Any]) -> None:
         show_waiting(runtime.metrics.registry, lambda: worker.waiting)
 
 
+def _watch(runtime: Any) -> None:
+    """Have a process end whose model hangs, once it has not been live for as long as it takes to be found so."""
+
+    def end(busy_s: float) -> None:
+        runtime.batcher().close(timeout_s=0.0)  # everyone who waits is told now, and nobody else enters
+        runtime.on_fatal(f"a batch has been running for {busy_s:.1f} s (STALL_LIMIT_MS, EXIT_ON_STALL)")
+
+    watchdog = Watchdog(lambda: runtime.batcher().status().busy_s, 2 * runtime.settings.stall_limit_ms / 1000, end)
+    _watchdogs.append(watchdog)
+    watchdog.start()
+
+
 def worker_exit(_server: Any, worker: Any) -> None:
     """The requests are done: stop the worker thread."""
-    for runtime in runtimes():
-        runtime.close(timeout_s=CLOSE_S)
-    if getattr(worker, "nr_conns", 0) > 0:
-        # A request thread is stuck, and the interpreter would wait for it at its end, for ever.
-        worker.log.warning("%d connections were still open at the end", worker.nr_conns)
+    for watchdog in _watchdogs:
+        watchdog.close()
+    have_ended = [runtime.close(timeout_s=CLOSE_S) for runtime in runtimes()]
+    open_connections = getattr(worker, "nr_conns", 0)
+    if open_connections or not all(have_ended):
+        # A thread is stuck, and the interpreter, or a library that the model is in, would wait for it for ever.
+        worker.log.warning(
+            "%d connections were still open at the end, and %d models still running",
+            *(open_connections, have_ended.count(False)),
+        )
         sys.stderr.flush()
         os._exit(0)
 

@@ -105,6 +105,9 @@ class Settings(BaseSettings):
     stall_limit_ms: float = Field(
         60_000, gt=0, allow_inf_nan=False, description="A batch that runs longer makes the service not live"
     )
+    exit_on_stall: bool = Field(
+        False, description="A batch that runs for twice STALL_LIMIT_MS ends the process, to be replaced"
+    )
     max_body_bytes: Positive = Field(
         16 * 1024 * 1024, description="Largest request body, as it is sent and when it is unpacked"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import itertools
 import json
+import os
 import signal
 import socket
 import struct
@@ -444,3 +445,30 @@ def test_with_gunicorns_own_worker_the_service_still_works(start, gate):
     server = start("-k", "gthread", app="gated:app", MODEL_PATH="", MODEL_FORMAT="", GATE=gate)
     assert server.predict([4]).json()["predictions"] == [4.0]
     assert server.get("/livez").status_code == 200
+
+
+def test_a_model_that_hangs_ends_its_process_when_that_is_wanted(start, gate):
+    server = start_gated(start, gate, STALL_LIMIT_MS=500, EXIT_ON_STALL="true")
+    gate.touch()
+    with ExitStack() as stack:
+        inside = fill(server, stack)
+        began = time.monotonic()
+        assert {client.answer()[0] for client in inside} == {503}
+        assert time.monotonic() - began < 2 * SLOW_MACHINE
+        server.wait_until(lambda: server.text().count("Booting worker") == 2 and server.get("/healthz").ok)
+        gate.unlink()
+        assert server.predict([6]).json()["predictions"] == [6.0]
+    assert "EXIT_ON_STALL" in server.text()
+
+
+def test_a_model_that_hangs_keeps_its_process_when_that_is_not_wanted(start, gate):
+    server = start_gated(start, gate, STALL_LIMIT_MS=200)
+    gate.touch()
+    with Client(server) as client:
+        client.send(request(row(3)))
+        server.wait_until(lambda: server.get("/livez").status_code == 503)
+        time.sleep(0.6)
+        gate.unlink()
+        assert client.answer()[0] == 200
+    assert server.text().count("Booting worker") == 1
+    os.kill(server.process.pid, 0)
