@@ -18,8 +18,11 @@ from loaders.devices import cpu_count
 from service.cpu_threads import POOL_VARIABLES, size_thread_pools
 from service.logs import log_config, log_fields
 from service.metrics import directory
+from service.open_files import allow_open_files
+from service.overload import Overload
 from service.settings import SettingsError, load_settings, read_dotenv
 from service.start_summary import start_summary
+from service.watchdog import Watchdog
 
 # Longer than nginx keeps idle upstream connections (60 s): the side that closes first must be the client's.
 KEEPALIVE_S = 75
@@ -29,6 +32,9 @@ CLOSE_S = 2.0
 
 # Exit status with which a worker tells gunicorn's master to give up instead of starting the next one.
 BOOT_ERROR = 3
+
+# Files that a worker has open beside its connections: models, logs, libraries, sockets that listen.
+OTHER_FILES = 256
 
 _doubts = read_dotenv()
 try:
@@ -44,7 +50,8 @@ bind = _settings.bind
 workers = _settings.web_workers
 worker_class = "service.gunicorn_worker.Worker"
 threads = _settings.http_threads
-worker_connections = 1000 + threads
+# Those that predict, those that wait, and as many more that are kept open or are just being refused.
+worker_connections = threads + _settings.max_queue_size + 1000
 keepalive = KEEPALIVE_S
 graceful_timeout = _settings.graceful_timeout_s
 # Watches gunicorn's own loop only; a model that hangs is noticed by the probes, which know about batches.
@@ -61,6 +68,9 @@ control_socket_disable = True
 # One line for each request is `service.logs`' own.
 logger_class = "service.gunicorn_logger.QuietLogger"
 logconfig_dict = log_config(_settings.log_format, _settings.log_level)
+
+
+_watchdogs: list[Watchdog] = []
 
 
 def runtimes() -> list[Any]:
@@ -81,6 +91,7 @@ def on_starting(server: Any) -> None:
         sys.exit("jitney: preload_app cannot work: neither threads nor CUDA survive a fork; start without --preload")
     if server.cfg.worker_class_str not in (worker_class, "gthread"):
         sys.exit(f"jitney: worker class {server.cfg.worker_class_str!r} cannot work here; leave it out, or use gthread")
+    _make_files_suffice(server)
     if server.cfg.threads < 2 * _settings.max_batch_size:
         server.log.warning(
             "%d threads cannot fill batches of %d rows while others wait: set THREADS to at least %d",
@@ -131,6 +142,18 @@ def on_exit(server: Any) -> None:
         directory.remove(own)
 
 
+def _make_files_suffice(server: Any) -> None:
+    """A connection that cannot be opened is not refused: it waits unseen, and keeps the worker busy asking for it."""
+    wanted = server.cfg.worker_connections
+    possible = max(allow_open_files(wanted + OTHER_FILES) - OTHER_FILES, server.cfg.threads + 1)
+    if possible < wanted:
+        server.cfg.set("worker_connections", possible)
+        server.log.warning(
+            "%d connections at a time, as no more files may be open; ulimit -n %d lets it be %d",
+            *(possible, wanted + OTHER_FILES, wanted),
+        )
+
+
 def _is_free(address: tuple[str, int]) -> bool:
     """Whether a server could listen there; gunicorn itself tries for five seconds before it says so."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
@@ -163,15 +186,51 @@ def post_worker_init(worker: Any) -> None:
     for runtime in here:
         runtime.on_fatal = partial(_leave, worker, runtime)
         runtime.start()
+        if runtime.settings.exit_on_stall:
+            _watch(runtime)
+    if hasattr(worker, "limit_waiting"):
+        _limit_waiting(worker, here)
+
+
+def _limit_waiting(worker: Any, here: list[Any]) -> None:
+    """Have requests that wait for a thread count as the rows that wait for a batch do, and be seen like them."""
+    overload = Overload(
+        threads=worker.cfg.threads,
+        limit=max(runtime.settings.max_queue_size for runtime in here),
+        queued_rows=lambda: sum(runtime.batcher().queued for runtime in here),
+        patience_s=max(runtime.settings.request_timeout_ms for runtime in here) / 1000,
+    )
+    worker.limit_waiting(overload)
+    from service.metrics.waiting import show_waiting  # not at the top: the master must not load the client library
+
+    for runtime in here:
+        show_waiting(runtime.metrics.registry, lambda: worker.waiting)
+
+
+def _watch(runtime: Any) -> None:
+    """Have a process end whose model hangs, once it has not been live for as long as it takes to be found so."""
+
+    def end(busy_s: float) -> None:
+        runtime.batcher().close(timeout_s=0.0)  # everyone who waits is told now, and nobody else enters
+        runtime.on_fatal(f"a batch has been running for {busy_s:.1f} s (STALL_LIMIT_MS, EXIT_ON_STALL)")
+
+    watchdog = Watchdog(lambda: runtime.batcher().status().busy_s, 2 * runtime.settings.stall_limit_ms / 1000, end)
+    _watchdogs.append(watchdog)
+    watchdog.start()
 
 
 def worker_exit(_server: Any, worker: Any) -> None:
     """The requests are done: stop the worker thread."""
-    for runtime in runtimes():
-        runtime.close(timeout_s=CLOSE_S)
-    if getattr(worker, "nr_conns", 0) > 0:
-        # A request thread is stuck, and the interpreter would wait for it at its end, for ever.
-        worker.log.warning("%d connections were still open at the end", worker.nr_conns)
+    for watchdog in _watchdogs:
+        watchdog.close()
+    have_ended = [runtime.close(timeout_s=CLOSE_S) for runtime in runtimes()]
+    open_connections = getattr(worker, "nr_conns", 0)
+    if open_connections or not all(have_ended):
+        # A thread is stuck, and the interpreter, or a library that the model is in, would wait for it for ever.
+        worker.log.warning(
+            "%d connections were still open at the end, and %d models still running",
+            *(open_connections, have_ended.count(False)),
+        )
         sys.stderr.flush()
         os._exit(0)
 

@@ -2,7 +2,11 @@
 
 What it changes, and why:
 
-* A new connection is handed to a thread when its first bytes are there. `ThreadWorker` lets a thread wait for them.
+* A connection is handed to a thread when the head of its request is there. `ThreadWorker` lets a thread wait for it.
+* When all threads are taken, only so many requests wait for one; those beyond are refused at once by threads that do
+  nothing else, and probes are answered by threads kept for them. With `ThreadWorker` all of them wait, unseen.
+* A client that takes too long to send its request or to read its answer, or that is silent and leaves no room for new
+  connections, is cut off.
 * A connection that ends is lingered on by the poller. `ThreadWorker` does that in its main loop, two seconds for each
   client that does not close its side, while nobody else is served.
 * When the server stops, idle connections are closed at once, unfinished requests after a second, and connections that
@@ -14,55 +18,47 @@ What it changes, and why:
 
 from __future__ import annotations
 
-import ctypes
 import os
 import selectors
 import socket
-import struct
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from http import HTTPStatus
 from types import FrameType
 from typing import Any
 
-import orjson
-from gunicorn.workers.gthread import TConn, ThreadWorker
+from gunicorn.workers.gthread import ThreadWorker
 
-from service.wsgi_environ import ACCEPTED
+from service.closing_listeners import is_held_by, let_nobody_else_in
+from service.gunicorn_connection import Connection
+from service.gunicorn_problem import Captured, as_problem
+from service.overload import Overload, Place, Way
+from service.request_head import is_whole
+from service.settings import SPARE_THREADS
+from service.unread_body import WORTH_READING_BYTES, bytes_at_hand, rest_of_body
+from service.wsgi_environ import ACCEPTED, AHEAD, ARRIVED_AT
 
 # How long a connection that was answered for the last time is read on, so that the answer is not lost to a reset.
 LINGER_S = 2.0
-LINGER_BYTES = 64 * 1024 * 1024
 
 # What a stopping server still gives kept connections, and requests whose last bytes have not come.
 STOP_IDLE_S = 0.3
 STOP_UNFINISHED_S = 1.0
 
-# A longer rest of a body is not worth reading for the sake of the connection: gunicorn stops at 64 KiB, and closes a
-# connection that was promised to stay.
-REST_WORTH_READING_BYTES = 64 * 1024 - 1
+# What a spare thread does takes milliseconds; a client that holds one for longer does not send or does not read.
+SPARE_S = 5.0
 
-# linux/filter.h: one instruction, "return 0 bytes of the packet", that is: drop it. Offered by Linux since 2.2.
-_SO_ATTACH_FILTER = 26
-_DROP_EVERYTHING = struct.pack("HBBI", 0x06, 0, 0, 0)
+# How long a client may take to send a request, or read nothing of its answer, where no app has said it, and how often
+# the first is looked at.
+PATIENCE_S = 30.0
+LOOK_S = 0.5
 
-
-class Connection(TConn):  # type: ignore[misc]
-    """A client's connection.
-
-    `served_since`: when a thread took it up, None as long as it waits for one. `body`: of the request that is being
-    served, None as long as its head has not been read. Both are written by the thread that serves it. `left_bytes`: how
-    much is still read from it after its last answer.
-    """
-
-    served_since: float | None = None
-    body: Any = None
-    left_bytes: int = LINGER_BYTES
+# A connection that has been silent for so long makes room for a new one when there are too many.
+SILENT_S = 1.0
 
 
 class Worker(ThreadWorker):  # type: ignore[misc]
@@ -71,6 +67,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._busy: dict[Connection, bool] = {}  # connections with a thread -> handed over before the stop
+        self._main: set[Connection] = set()  # those of them that the main threads are not done with
+        self._half: dict[Connection, float] = {}  # heads that are not whole -> when they are given up, in this order
+        self._overload: Overload | None = None
+        self._look_at = 0.0
         self._lingering: deque[tuple[float, Connection]] = deque()
         self._on_thread = threading.local()
         self._app: Callable[..., Iterable[bytes]]
@@ -83,6 +83,39 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         self._hurry = True
         os.kill(os.getpid(), 15)
 
+    def limit_waiting(self, overload: Overload) -> None:
+        """Refuse what is beyond a limit, from now on; the app must refuse, or answer, all that has `AHEAD`."""
+        self._overload = overload
+
+    @property
+    def _patience_s(self) -> float:
+        """How long a client may take to send a request, or read nothing of its answer."""
+        return PATIENCE_S if self._overload is None else self._overload.patience_s
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for a thread. *Thread:* any."""
+        return 0 if self._overload is None else self._overload.waiting(len(self._main))
+
+    def get_thread_pool(self) -> ThreadPoolExecutor:
+        """The threads that predict; beside them are made those that do not."""
+        cfg, few = self.cfg, SPARE_THREADS // 2
+        # Whether what a client has sent is the request itself, to be seen without taking it.
+        is_plain = cfg.proxy_protocol in (False, "off") and getattr(cfg, "protocol", "http") == "http"
+        self._looks_ahead = is_plain and not cfg.is_ssl and "h2" not in cfg.http_protocols
+        self._pools = {
+            Way.MAIN: ThreadPoolExecutor(cfg.threads, "http"),
+            Way.PROBE: ThreadPoolExecutor(few, "http-probe"),
+            Way.SURPLUS: ThreadPoolExecutor(few, "http-surplus"),
+        }
+        return self._pools[Way.MAIN]
+
+    def run(self) -> None:
+        """The main loop; `ThreadWorker` ends its own pool after it."""
+        super().run()
+        for pool in self._pools.values():
+            pool.shutdown(wait=False)
+
     # Connections.
 
     def accept(self, listener: Any) -> None:
@@ -94,14 +127,45 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         self.nr_conns += 1
         conn = Connection(self.cfg, client, address, listener.getsockname())
         conn.set_timeout()
+        conn.give_up_sending_after(self._patience_s)
         self.pending_conns.append(conn)
         self.poller.register(conn.sock, selectors.EVENT_READ, partial(self.on_pending_socket_readable, conn))
 
     def enqueue_req(self, conn: Connection) -> None:
-        """Hand a connection to a thread."""
-        conn.served_since = conn.body = None
+        """Hand a connection to a thread, as soon as the head of its next request is there."""
+        if not self._looks_ahead:
+            self._hand_over(conn, None)
+            return
+        arrived = conn.arrived()
+        if arrived is None:
+            self._half.pop(conn, None)
+            self._close(conn)  # there is no request, and nobody to answer
+        elif is_whole(arrived) or len(arrived) == conn.seen_bytes:  # or all that will ever come
+            if self._half.pop(conn, None) is not None:
+                conn.wake_as_usual()
+            self._hand_over(conn, arrived)
+        else:
+            self._half.setdefault(conn, time.monotonic() + self._patience_s)
+            conn.wake_beyond(arrived)
+            conn.sock.setblocking(False)
+            self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_more_of_head, conn))
+
+    def _on_more_of_head(self, conn: Connection, _sock: Any) -> None:
+        self.poller.unregister(conn.sock)
+        self.enqueue_req(conn)
+
+    def _hand_over(self, conn: Connection, head: bytes | None) -> None:
+        """Give a request to the threads that it is for. head: None where it cannot be seen."""
+        conn.forget_request()
+        conn.arrived_at = time.monotonic()
+        conn.place = Place(Way.MAIN)
+        if self._overload is not None:
+            conn.place = self._overload.place(len(self._main), head, is_stopping=not self.alive)
         self._busy[conn] = self.alive
-        super().enqueue_req(conn)
+        if conn.place.way is Way.MAIN:
+            self._main.add(conn)
+        future = self._pools[conn.place.way].submit(self.handle, conn)
+        future.add_done_callback(lambda done: self.method_queue.defer(self.finish_request, conn, done))
 
     def finish_request(self, conn: Connection, future: Any) -> None:
         """A thread is done with a connection: keep it, or let it end."""
@@ -118,8 +182,44 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         while self._lingering and (force or self._lingering[0][0] <= now):
             _, conn = self._lingering.popleft()
             self._end(conn)
+        while self._half and (force or next(iter(self._half.values())) <= now):
+            self._give_up_head()
         if self._stop_at is not None:
             self._hasten(now - self._stop_at)
+        elif self.nr_conns >= self.worker_connections:
+            self._make_room(now)
+        if now >= self._look_at:
+            self._look_at = now + LOOK_S
+            self._cut_slow(now)
+
+    def _give_up_head(self) -> None:
+        """End the connection that has waited longest for the rest of a head."""
+        conn = next(iter(self._half))
+        del self._half[conn]
+        self._end(conn)
+
+    def _make_room(self, now: float) -> None:
+        """Let the connection go that has been silent for longest: a newcomer may be a probe, and would wait unseen."""
+        for silent in (self.pending_conns, self.keepalived_conns):
+            if silent and silent[0].timeout - self.cfg.keepalive + SILENT_S <= now:
+                silent[0].timeout = 0.0
+                self.murder_pending()
+                super().murder_keepalived()
+                return
+        if self._half and next(iter(self._half.values())) - self._patience_s + SILENT_S <= now:
+            self._give_up_head()
+
+    def _cut_slow(self, now: float) -> None:
+        """End what holds a thread because its client does not send, or, on a spare thread, does not read."""
+        for conn in list(self._busy):
+            since = conn.served_since
+            if since is None:
+                continue
+            if conn.place.way is not Way.MAIN and now - since > SPARE_S:
+                if conn.body is None or conn.answered_at is not None:
+                    conn.shut(socket.SHUT_RDWR)
+            elif now - since > self._patience_s and conn.is_unfinished:
+                conn.shut(socket.SHUT_RD)  # its thread gets the end of the stream
 
     def _linger(self, conn: Connection) -> None:
         """Say that nothing more will be sent, and read on until the client has closed its side too."""
@@ -162,18 +262,29 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         self.wsgi = self._call_app
 
     def handle(self, conn: Connection) -> Any:
-        """Serve one request on a connection. *Thread:* of the pool."""
+        """Serve one request on a connection. *Thread:* of a pool."""
         conn.served_since = time.monotonic()
         self._on_thread.conn = conn
-        return super().handle(conn)
+        try:
+            return super().handle(conn)
+        finally:
+            self._main.discard(conn)
 
     def _call_app(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         conn = self._on_thread.conn
         conn.body = body = environ["wsgi.input"]
         environ[ACCEPTED] = self._busy.get(conn, False)
+        if not conn.is_http2:  # where a connection carries many requests
+            environ[ARRIVED_AT] = conn.arrived_at
+        is_spare = conn.place.way is not Way.MAIN
+        if is_spare:
+            environ[AHEAD] = conn.place.ahead
 
         def start(status: str, headers: Any, exc_info: Any = None) -> Any:
-            if _rest_of_body(body) > REST_WORTH_READING_BYTES:
+            conn.answered_at = time.monotonic()
+            rest_bytes = rest_of_body(body)
+            # A spare thread does not wait for the rest of a body that nobody is going to read.
+            if rest_bytes > (bytes_at_hand(conn) if is_spare else WORTH_READING_BYTES):
                 start_response.__self__.force_close()
             return start_response(status, headers, exc_info)
 
@@ -181,10 +292,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
         """Answer what is no HTTP request, or a failure outside the app. *Thread:* of the pool."""
-        answer = _Captured()
+        answer = Captured()
         super().handle_error(req, answer, addr, exc)
         try:
-            client.sendall(_as_problem(answer.written))
+            client.sendall(as_problem(answer.written))
         except OSError:
             self.log.debug("the client was gone before its error could be sent")
 
@@ -215,10 +326,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         Whoever connects later is refused at once. Does nothing when the master still holds the sockets, as it does
         when it replaces a worker: then another one will accept from them.
         """
-        if any(_is_held_by(os.getppid(), listener) for listener in self.sockets):
+        if any(is_held_by(os.getppid(), listener) for listener in self.sockets):
             return
         for listener in self.sockets:
-            _let_nobody_else_in(listener)
+            let_nobody_else_in(listener)
             listener.setblocking(False)
             accepted = -1
             while self.nr_conns > accepted:  # accept() does not say whether there was one
@@ -234,75 +345,15 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             super().murder_keepalived()
             self.murder_pending()
         if self._hurry or stopping_for_s >= STOP_UNFINISHED_S:
+            while self._half:
+                self._give_up_head()
             for conn in list(self._busy):
-                if self._is_unfinished(conn):
-                    with suppress(OSError):  # the client may have been faster
-                        conn.sock.shutdown(socket.SHUT_RD)  # its thread gets the end of the stream
+                if self._has_been_slow(conn):
+                    conn.shut(socket.SHUT_RD)  # its thread gets the end of the stream
 
-    def _is_unfinished(self, conn: Connection) -> bool:
-        """Whether a thread waits, and has waited long enough, for the rest of a request."""
+    def _has_been_slow(self, conn: Connection) -> bool:
+        """Whether a thread has waited long enough, when the server stops, for the rest of a request."""
         since = conn.served_since
         if since is None or (not self._hurry and time.monotonic() - since < STOP_UNFINISHED_S):
             return False
-        return conn.body is None or _rest_of_body(conn.body) > 0
-
-
-class _Captured:
-    """Stands in for a socket, to learn what would be written to it."""
-
-    def __init__(self) -> None:
-        self.written = b""
-
-    def gettimeout(self) -> float:
-        return 0.0
-
-    def sendall(self, data: bytes) -> None:
-        self.written += data
-
-
-def _as_problem(html_answer: bytes) -> bytes:
-    """Gunicorn's own error page as a problem document with the same status, and without what was wrong in detail."""
-    status_line = html_answer.partition(b"\r\n")[0].decode("latin-1")
-    code = int(status_line.split(" ")[1]) if status_line.count(" ") >= 2 else 500
-    title = HTTPStatus(code).phrase
-    detail = "this is no HTTP request that can be answered here" if code < 500 else "the service failed on this request"
-    body = orjson.dumps({"type": "about:blank", "title": title, "status": code, "detail": detail, "request_id": None})
-    head = (
-        f"HTTP/1.1 {code} {title}\r\nConnection: close\r\nContent-Type: application/problem+json\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
-    )
-    return head.encode("ascii") + body
-
-
-def _rest_of_body(stream: Any) -> int:
-    """Bytes of the body that nobody has read; of a chunked one, whose length is not known, too many or none."""
-    reader = getattr(stream, "reader", None)
-    length = getattr(reader, "length", None)
-    if length is not None:
-        return int(length)
-    ended = reader is None or getattr(reader, "parser", None) is None or type(reader).__name__ == "EOFReader"
-    return 0 if ended else REST_WORTH_READING_BYTES + 1
-
-
-def _let_nobody_else_in(listener: Any) -> None:
-    """Drop handshakes from now on, so that nobody slips in between the last accept and the close.
-
-    The client's system tries again a second later, and is then refused.
-    """
-    if sys.platform != "linux" or listener.sock.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    program = ctypes.create_string_buffer(_DROP_EVERYTHING)
-    try:
-        listener.sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HL", 1, ctypes.addressof(program)))
-    except OSError:
-        return  # a sandbox may forbid it; then the gap of some microseconds stays
-
-
-def _is_held_by(pid: int, listener: Any) -> bool:
-    """Whether process `pid` has the socket open; True when that cannot be seen."""
-    try:
-        wanted = f"socket:[{os.fstat(listener.fileno()).st_ino}]"
-        with os.scandir(f"/proc/{pid}/fd") as entries:
-            return any(os.readlink(entry.path) == wanted for entry in entries)
-    except OSError:
-        return True
+        return conn.is_unfinished

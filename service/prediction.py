@@ -79,19 +79,39 @@ class Prediction(NamedTuple):
     present_s: float
 
 
-def admit(runtime: Runtime, name: str | None, version: str | None, *, was_accepted: bool) -> ModelHandle | None:
+def admit(
+    runtime: Runtime,
+    name: str | None,
+    version: str | None,
+    *,
+    was_accepted: bool,
+    entered_at: float | None = None,
+    ahead: int | None = None,
+) -> ModelHandle | None:
     """Refuse a request for what cannot be answered, before its body is read.
 
-    Returns the model where it is loaded already, for information. Raises UnknownModel, NotReady or Draining.
-    was_accepted: the request came before the service was told to stop, and is served.
+    Returns the model where it is loaded already, for information.
+    Raises UnknownModel, NotReady or Draining; DeadlineExceeded for one that has waited for too long since
+    `entered_at`; QueueFull where there are `ahead` rows and requests before it, and no thread that predicts will take
+    it. was_accepted: the request came before the service was told to stop, and is served.
     """
     try:
-        return runtime.check(name, version, was_accepted=was_accepted)
-    except Draining:
-        model = runtime.model
+        loaded = runtime.check(name, version, was_accepted=was_accepted)
+        if ahead is not None:
+            raise no_room(runtime, ahead)
+        if entered_at is not None and (now := time.monotonic()) >= deadline_of(runtime, entered_at, None):
+            raise DeadlineExceeded(now - entered_at, _DEADLINE)
+        return loaded
+    except (Draining, QueueFull, DeadlineExceeded) as error:
+        model = runtime.peek(name, version) or runtime.model
         if model is not None:
-            runtime.metrics.rejected(model, "draining")
+            runtime.metrics.rejected(model, _REJECTIONS[type(error)])
         raise
+
+
+def no_room(runtime: Runtime, ahead: int) -> QueueFull:
+    """The refusal of a request that finds `ahead` rows and requests before it, too many to wait with them."""
+    return QueueFull(1, ahead, runtime.settings.max_queue_size, runtime.batcher().retry_after_s(ahead))
 
 
 def lease_model(

@@ -18,7 +18,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from service.batching.policy import BatchPolicy
 from service.logs import LogFormat
 
-# Threads beside those that wait for a batch, so that probes and refusals are answered while all of those wait.
+# Threads beside those that predict, half of them for probes and half for refusals while all of those are taken.
 SPARE_THREADS = 8
 
 # What gunicorn needs beyond the longest request before it kills a stopping worker, seconds.
@@ -96,13 +96,18 @@ class Settings(BaseSettings):
         description="Allowed batch sizes, e.g. 8,32; the last is MAX_BATCH_SIZE; a batch is filled up to the next",
     )
     pad_to_multiple_of: Positive | None = Field(None, description="Round the padded length of texts up, tokens")
-    max_queue_size: Positive = Field(1024, description="Rows admitted and not yet in a batch")
+    max_queue_size: Positive = Field(
+        1024, description="Rows admitted and not yet in a batch, and requests that wait for a thread"
+    )
     max_instances: Positive = Field(1024, description="Rows per request")
     request_timeout_ms: float = Field(
         30_000, gt=0, allow_inf_nan=False, description="Default and upper bound of a request's deadline"
     )
     stall_limit_ms: float = Field(
         60_000, gt=0, allow_inf_nan=False, description="A batch that runs longer makes the service not live"
+    )
+    exit_on_stall: bool = Field(
+        False, description="A batch that runs for twice STALL_LIMIT_MS ends the process, to be replaced"
     )
     max_body_bytes: Positive = Field(
         16 * 1024 * 1024, description="Largest request body, as it is sent and when it is unpacked"
@@ -247,7 +252,7 @@ class Settings(BaseSettings):
 
     @property
     def http_threads(self) -> int:
-        """Threads of the HTTP server: two batches' worth of waiting requests, and some for probes."""
+        """Threads that predict: two batches' worth of requests, and some more for what is not a prediction."""
         return self.threads or max(64, 2 * self.max_batch_size) + SPARE_THREADS
 
 

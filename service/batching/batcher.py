@@ -293,6 +293,15 @@ class ThreadedBatcher:
         """How many rows memory allows in a batch now."""
         return self._worker.ceiling.rows
 
+    @property
+    def queued(self) -> int:
+        """How many rows wait for a batch."""
+        return self._admission.queued
+
+    def retry_after_s(self, queued: int) -> float:
+        """When so many rows that wait will have been served, at the pace measured so far; seconds."""
+        return max(self._max_batch_latency_s, queued * self._worker.row_s)
+
     def _served(
         self,
         rows: Sequence[Any],
@@ -313,7 +322,7 @@ class ThreadedBatcher:
             if not ticket.rows:
                 return ticket
             try:
-                self._admission.admit(ticket, arrival, self._retry_after_s)
+                self._admission.admit(ticket, arrival, self.retry_after_s)
             except JitneyError:
                 ticket.rows = {}  # no worker will take them out, and rows and request hold each other
                 raise
@@ -368,10 +377,6 @@ class ThreadedBatcher:
             if is_late:
                 raise DeadlineExceeded(now - ticket.enqueued_at)
             raise ClientGone("the client closed its connection")
-
-    def _retry_after_s(self, queued: int) -> float:
-        """When the rows that are inside now will have been served, at the pace measured so far; seconds."""
-        return max(self._max_batch_latency_s, queued * self._worker.row_s)
 
 
 def _since(began: float | None, now: float) -> float:

@@ -17,7 +17,7 @@ from service.http.state import RequestState, current_request, state_in
 from service.prediction import PredictCall, Prediction, admit, deadline_of, lease_model, predict
 from service.runtime import Runtime
 from service.settings import Settings
-from service.wsgi_environ import ACCEPTED
+from service.wsgi_environ import ACCEPTED, ARRIVED_AT
 
 # Linux tells when the other side has closed its half; elsewhere only a connection that is closed both ways shows.
 _HANG_UP = getattr(select, "POLLRDHUP", select.POLLHUP)
@@ -89,9 +89,9 @@ def _predicted(
     environ: dict[str, Any],
     state: RequestState,
 ) -> Exchange[T]:
-    entered_at = time.monotonic()
+    entered_at: float = environ.get(ARRIVED_AT) or time.monotonic()
     here.await_model_in_memory()
-    loaded = admit(here, name, version, was_accepted=environ.get(ACCEPTED, False))
+    loaded = admit(here, name, version, was_accepted=environ.get(ACCEPTED, False), entered_at=entered_at)
     is_gone = _is_gone(environ)
     arrival = here.announce()
     try:

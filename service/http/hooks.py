@@ -9,7 +9,7 @@ from typing import Any
 from flask import Flask, Request, Response
 from werkzeug.exceptions import MethodNotAllowed, NotFound
 
-from service.http import problems
+from service.http import problems, surplus
 from service.http.compression import compress
 from service.http.cors import Cors
 from service.http.keys import Guard
@@ -19,6 +19,7 @@ from service.http.state import RequestState, current_request, state_in
 from service.metrics.http import HttpMetrics
 from service.runtime import Runtime
 from service.settings import Settings
+from service.wsgi_environ import AHEAD
 
 
 class Hooks:
@@ -70,6 +71,8 @@ class Hooks:
             if self._cors is not None and (answer := self._cors.preflight(now)) is not None:
                 return answer  # a preflight carries no key
             self._guard.check(now)
+        if AHEAD in environ:
+            return surplus.refuse(now, self._runtime, environ[AHEAD])
         return None
 
     def _refused(self, now: Request, state: RequestState) -> Response | None:

@@ -167,8 +167,8 @@ class _Series:
 
 def _values(counter: Counter, name: str, version: str) -> Iterator[tuple[dict[str, str], int]]:
     """The labels and values of the counter's series of one version of a model."""
-    for family in counter.collect():
-        for sample in family.samples:
+    for collected in counter.collect():
+        for sample in collected.samples:
             labels = sample.labels
             if sample.name.endswith("_total") and (labels["model"], labels["version"]) == (name, version):
                 yield labels, int(sample.value)
