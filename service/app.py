@@ -52,8 +52,10 @@ def create_app(settings: Settings | None = None, *, model_handle: ModelHandle | 
 
 def _install(app: Flask, settings: Settings, model_handle: ModelHandle | None, *, whole_app: bool) -> None:
     # Judged before anything is touched: a running service must not lose its runtime to a second one.
-    if "jitney" in app.extensions or blueprint.name in app.blueprints:
+    if "jitney" in app.extensions:
         raise RuntimeError(f"the app {app.name!r} has Jitney already: init_app can be called once for each app")
+    if blueprint.name in app.blueprints:
+        raise RuntimeError(f"the app {app.name!r} has a blueprint of its own that is called {blueprint.name!r}")
     if getattr(app, "_got_first_request", False):
         raise RuntimeError(f"the app {app.name!r} has answered a request already: call init_app before the first one")
     registry = CollectorRegistry()

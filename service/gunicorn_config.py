@@ -62,6 +62,8 @@ preload_app = False
 max_requests = 0
 loglevel = _settings.log_level
 accesslog = None
+# No header may say under which prefix the service is mounted; the environment variable SCRIPT_NAME does.
+forwarder_headers = ""
 # The socket is shared by all gunicorn servers of a user unless it is off.
 control_socket_disable = True
 

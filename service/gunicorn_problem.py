@@ -26,6 +26,8 @@ def as_problem(html_answer: bytes) -> bytes:
     code = int(status_line.split(" ")[1]) if status_line.count(" ") >= 2 else 500
     title = HTTPStatus(code).phrase
     detail = "this is no HTTP request that can be answered here" if code < 500 else "the service failed on this request"
+    if code == HTTPStatus.NOT_FOUND:
+        detail = "there is nothing at this path"
     body = orjson.dumps({"type": "about:blank", "title": title, "status": code, "detail": detail, "request_id": None})
     head = (
         f"HTTP/1.1 {code} {title}\r\nConnection: close\r\nContent-Type: application/problem+json\r\n"

@@ -31,6 +31,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
+from gunicorn.http.errors import ConfigurationProblem
 from gunicorn.workers.gthread import ThreadWorker
 
 from service.closing_listeners import is_held_by, let_nobody_else_in
@@ -293,7 +294,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
         """Answer what is no HTTP request, or a failure outside the app. *Thread:* of the pool."""
         answer = Captured()
-        super().handle_error(req, answer, addr, exc)
+        if isinstance(exc, ConfigurationProblem):
+            answer.written = b"HTTP/1.1 404 Not Found\r\n"  # a path outside the prefix of SCRIPT_NAME
+        else:
+            super().handle_error(req, answer, addr, exc)
         try:
             client.sendall(as_problem(answer.written))
         except OSError:

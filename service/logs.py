@@ -102,12 +102,14 @@ def log_request(
     batch_sizes: Sequence[int] = (),
     model: str | None = None,
     version: str | None = None,
+    problem: str | None = None,
 ) -> None:
     """Log one line about a request that has been answered; what is None is left out.
 
     route: the URL rule, never the path itself: neither it nor a query string or a body has a place in a log. client:
     the address of the connection's other side. queue_ms, model_ms: of the row that waited or ran longest. batch_sizes:
-    of the batches that carried the rows. Probes are logged at the level debug. *Thread:* any.
+    of the batches that carried the rows. problem: the title of the error that was answered. Probes are logged at the
+    level debug. *Thread:* any.
     """
     level = _level(route)
     if not _requests.isEnabledFor(level):
@@ -117,6 +119,7 @@ def log_request(
         "method": method,
         "route": route,
         "status": status,
+        "problem": problem,
         "duration_ms": _ms(duration_ms),
         "rows": rows,
         "queue_ms": _ms(queue_ms),

@@ -35,7 +35,7 @@ from service.runtime import LaneKey, Runtime
 _RAW = OutputSpec()
 
 # What a client can do about its deadline.
-_DEADLINE = "timeout_ms of the request, at most REQUEST_TIMEOUT_MS"
+_DEADLINE = "the request's own timeout, at most REQUEST_TIMEOUT_MS"
 
 # The word that each is counted under.
 _REJECTIONS: dict[type[JitneyError], str] = {
@@ -131,12 +131,15 @@ def lease_model(
     """
     if version is not None and asked not in (None, version):
         raise VersionMismatch(str(asked), [version])
-    lease = runtime.lease_now(name, version or asked)
+    wanted = asked if version is None else version
+    if wanted == "":
+        raise VersionMismatch("", [one.version for one in runtime.known_models() if name in (None, one.name)])
+    lease = runtime.lease_now(name, wanted)
     if lease is not None:
         return lease
     arrival.release()  # nobody else's batch is to wait for a model that has to be loaded first
     try:
-        return runtime.lease(name, version or asked, deadline=deadline, is_gone=is_gone)
+        return runtime.lease(name, wanted, deadline=deadline, is_gone=is_gone)
     except UnknownVersion as error:
         if asked is None or version is not None:
             raise

@@ -8,6 +8,7 @@ import resource
 import runpy
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,9 @@ def examine(
         return
     yield ok("settings", "all have a value that is allowed")
     # Run and not imported: it is made anew from the settings of now, as gunicorn will make it.
-    config = runpy.run_module(_GUNICORN_CONFIG)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # it may have been imported before: it is read anew
+        config = runpy.run_module(_GUNICORN_CONFIG)
     try:
         values = gunicorn_values(config, gunicorn_args, before)
     except WrongOptions as fault:

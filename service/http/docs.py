@@ -39,7 +39,8 @@ def _document() -> Response:
     here: Runtime = current_app.extensions["jitney"]
     here.ensure_started()
     here.await_model_in_memory()
-    model = here.model
+    # Of several models each takes something else: then the document speaks of all of them.
+    model = here.model if len({known.name for known in here.known_models()}) == 1 else None
     response = json_response(
         openapi(
             model,

@@ -61,8 +61,9 @@ class Hooks:
         environ = now.environ
         state = state_in(environ)
         ours = self._is_ours(now, state)
-        # Werkzeug takes every number of slashes at the front for one, whatever the map of URLs says.
-        if ours and environ.get("PATH_INFO", "").startswith("//"):
+        path = environ.get("PATH_INFO", "")
+        # Werkzeug takes every number of slashes at the front for one, none behind a prefix included.
+        if ours and (path.startswith("//") or not path.startswith("/")):
             # Not raised: an app's own page for 404 would come before the handler of our blueprint.
             return problems.from_http_exception(NotFound())
         if now.routing_exception is not None:

@@ -11,7 +11,7 @@ from werkzeug.exceptions import HTTPException
 
 from service import errors
 from service.http.json import json_response
-from service.http.state import request_id
+from service.http.state import request_id, state_in
 
 _log = logging.getLogger("jitney.http")
 
@@ -112,6 +112,7 @@ def problem(status: int, title: str, detail: str, faults: list[errors.Fault] | N
 
     Places are left out from the end when it would become too long.
     """
+    state_in(request.environ).problem = title
     if _PROTOCOL.match(request.path):
         return _protocol_error(status, detail)
     body: dict[str, object] = {

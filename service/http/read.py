@@ -14,6 +14,9 @@ from service.settings import Settings
 
 _CHUNK_BYTES = 64 * 1024
 
+# What a request of Werkzeug has in its dictionary once its body has been read.
+_READ_ALREADY = frozenset({"_cached_data", "form", "stream"})
+
 
 def read_body(request: Request, settings: Settings) -> bytes:
     """All of the body; MAX_BODY_BYTES bounds both what is sent and what that opens to.
@@ -22,6 +25,8 @@ def read_body(request: Request, settings: Settings) -> bytes:
     """
     environ = request.environ
     encoding = encoding_of(environ.get("HTTP_CONTENT_ENCODING", ""))
+    if request.__dict__.keys() & _READ_ALREADY:
+        return _as_kept(request, encoding, settings.max_body_bytes)
     length = environ.get("CONTENT_LENGTH", "")
     if encoding == "identity" and length.isdecimal() and length.isascii() and int(length) <= settings.max_body_bytes:
         return _of_known_length(environ["wsgi.input"], int(length))
@@ -39,6 +44,19 @@ def read_body(request: Request, settings: Settings) -> bytes:
     except Exception as error:
         # The HTTP server raises its own exceptions for a broken chunk or a connection that ended early.
         raise MalformedBody("the body could not be read to its end") from error
+
+
+def _as_kept(request: Request, encoding: str, max_bytes: int) -> bytes:
+    """The body where a hook of the application has read it before: Flask keeps it, unless it was read as a form."""
+    kept = request.get_data()
+    if not kept and request.content_length != 0 and "form" in request.__dict__:
+        raise MalformedBody(
+            "another part of the application has read the body as a form; it can be read as bytes, by get_data() or "
+            "get_json(), and still be answered here"
+        )
+    if len(kept) > max_bytes:
+        raise _too_large(max_bytes)
+    return kept if encoding == "identity" else decompressed([kept], encoding, max_bytes)
 
 
 def _of_known_length(stream: IO[bytes], length: int) -> bytes:

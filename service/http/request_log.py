@@ -24,6 +24,7 @@ def log_answer(environ: dict[str, Any], state: RequestState, *, method: str, rou
         status=status,
         duration_ms=(time.perf_counter() - state.started_at) * 1000,
         request_id=state.request_id(environ),
+        problem=state.problem,
         client=environ.get("REMOTE_ADDR") or None,
         rows=None if answer is None else len(answer.results),
         queue_ms=None if answer is None else answer.queue_s * 1000,

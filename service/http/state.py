@@ -18,19 +18,20 @@ _ACCEPTED_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 
 class RequestState:
-    """One request. `model`: the one that answers, once it is known. `answer`: what it gave. `phases`: how long its
-    parts took, for the header.
+    """One request. `model`: the one that answers, once it is known. `answer`: what the batcher gave. `phases`: how long
+    its parts took, for the header. `problem`: the title of the error that it ended with.
 
     `is_refused`: nothing is at its path, which is one of Jitney's. *Thread:* the request's own.
     """
 
-    __slots__ = ("_request_id", "answer", "is_refused", "model", "phases", "started_at")
+    __slots__ = ("_request_id", "answer", "is_refused", "model", "phases", "problem", "started_at")
 
     def __init__(self) -> None:
         self.started_at = time.perf_counter()
         self.model: ModelHandle | None = None
         self.answer: Answer | None = None
         self.phases = ""
+        self.problem: str | None = None
         self.is_refused = False
         self._request_id: str | None = None
 

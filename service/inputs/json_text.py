@@ -7,11 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from service.errors import InvalidInput, TooLarge
+from service.errors import InvalidInput, MalformedBody, TooLarge
 from service.inputs.nesting import MAX_DEPTH, too_deep
 
 # Strings and containers that are parsed without a question: some 20 MB of Python objects. Numbers cost a fraction.
 _FREE_OBJECTS = 100_000
+
+# So many arrays and objects are read at most, wherever they are: a 16 MB body could hold millions of empty ones.
+MAX_CONTAINERS = 500_000
 
 # Members of the body itself: it has a handful of keys, and the same one may be sent more than once.
 MAX_KEYS = 1000
@@ -26,10 +29,14 @@ _CASE, _OPENING, _CLOSING = 0x20, ord("{"), ord("}")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """`depth`: containers inside each other. `commas`: how many stand directly in containers of depth 1 and 2."""
+    """`depth`: containers inside each other. `commas`: how many stand directly in containers of depth 1 and 2.
+
+    `containers`: how many arrays and objects there are.
+    """
 
     depth: int
     commas: tuple[int, int]
+    containers: int = 0
 
 
 def refuse_if_costly(data: bytes, max_instances: int) -> None:
@@ -46,6 +53,8 @@ def refuse_if_costly(data: bytes, max_instances: int) -> None:
         raise InvalidInput.at("", f"the body has more than {MAX_KEYS} keys")
     if shape.commas[1] >= max(max_instances, MAX_KEYS):
         raise TooLarge("the number of values under the keys of the body", max_instances, "MAX_INSTANCES")
+    if shape.containers > MAX_CONTAINERS:
+        raise MalformedBody(f"the body holds more than {MAX_CONTAINERS} arrays and objects")
 
 
 def shape_of(data: bytes, piece_bytes: int = _PIECE_BYTES) -> Shape:
@@ -55,14 +64,16 @@ def shape_of(data: bytes, piece_bytes: int = _PIECE_BYTES) -> Shape:
         data = data.replace(rb"\\", b"__").replace(rb"\"", b"__")
     in_string, level, deepest = False, 0, 0
     commas = [0, 0]
+    containers = 0
     for start in range(0, len(data), piece_bytes):
         text = np.frombuffer(data, np.uint8, min(piece_bytes, len(data) - start), start)
         outside, in_string = _outside_strings(text, in_string)
         depth = _depths(text, outside, level)
+        containers += int(np.count_nonzero(((text | _CASE) == _OPENING) & outside))
         level, deepest = int(depth[-1]), max(deepest, int(depth.max()))
         at = depth[(text == _COMMA) & outside]
         commas = [count + int(np.count_nonzero(at == number)) for number, count in enumerate(commas, start=1)]
-    return Shape(deepest, (commas[0], commas[1]))
+    return Shape(deepest, (commas[0], commas[1]), containers)
 
 
 def _outside_strings(text: npt.NDArray[np.uint8], in_string: bool) -> tuple[npt.NDArray[np.bool_], bool]:

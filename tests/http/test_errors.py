@@ -38,7 +38,7 @@ def at(server, path: str, method: str):
 
 @pytest.mark.parametrize(
     "path",
-    ["/nope", "/predict/", "//predict", "/PREDICT", "/", "/models/m//predict", "/models/m/n/predict", "/livez//"],
+    ["/nope", "/predict/", "//predict", "/PREDICT", "/models/m//predict", "/models/m/n/predict", "/livez//"],
 )
 def test_paths_match_exactly(served, path):
     problem_of(at(served(), path, "POST"), 404)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
-from flask import Flask, abort, g, request
+from flask import Blueprint, Flask, abort, g, request
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 from prometheus_flask_exporter import PrometheusMetrics
 from served import GUARD_S, Served, as_handle, sums
@@ -232,3 +234,31 @@ def test_init_app_after_the_first_request_is_refused_and_changes_nothing(host):
         Jitney(host, SETTINGS, model_handle=as_handle(sums))
     assert "jitney" not in host.extensions
     assert host.test_client().get("/nowhere").text == "<h1>lost</h1>"
+
+
+@pytest.mark.parametrize("read", [lambda: request.get_data(), lambda: request.get_json(silent=True)])
+@pytest.mark.parametrize("path", ["/predict", "/v1/models/m:predict"])
+def test_a_body_that_a_hook_of_the_app_has_read_is_answered_all_the_same(host, extend, read, path):
+    host.before_request(lambda: read() and None)
+    server = extend(host)
+    body = b'{"instances": [[1, 2]]}'
+    for headers, data in [({}, body), ({"Content-Encoding": "gzip"}, gzip.compress(body))]:
+        if headers and path != "/predict":
+            continue
+        answer = server.client.post(path, data=data, content_type="application/json", headers=headers)
+        assert answer.status_code == 200, answer.text
+
+
+def test_a_body_that_a_hook_has_read_as_a_form_is_told_so(host, extend):
+    host.before_request(lambda: request.form and None)
+    server = extend(host)
+    form = "application/x-www-form-urlencoded"
+    answer = server.client.post("/v1/models/m:predict", data='{"instances": [[1]]}', content_type=form)
+    assert answer.status_code == 400
+    assert "another part of the application has read the body as a form" in answer.json["error"]
+
+
+def test_a_blueprint_of_the_apps_own_that_has_our_name_is_told(host):
+    host.register_blueprint(Blueprint("jitney", __name__))
+    with pytest.raises(RuntimeError, match="has a blueprint of its own that is called 'jitney'"):
+        Jitney(host, Settings(), model_handle=as_handle(sums))

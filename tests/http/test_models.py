@@ -39,6 +39,7 @@ def test_the_model_that_was_asked_for_answers_and_says_so(repository, path, body
         ("/models/a/versions/3/predict", ROW, 404, "this version of the model"),
         ("/models/a%2f../predict", ROW, 404, ""),
         ("/predict", {**ROW, "model_version": "3"}, 409, "served: '1', '2'"),
+        ("/predict", {**ROW, "model_version": ""}, 409, "served: '1', '2'"),
         ("/predict", {**ROW, "model_version": "../2"}, 409, "served: '1', '2'"),
         ("/models/a/versions/1/predict", {**ROW, "model_version": "2"}, 409, "'1'"),
     ],
@@ -155,3 +156,10 @@ def test_a_strict_self_check_keeps_a_model_whose_rows_mix_from_being_served(serv
     assert "an answer depends on its neighbours" in entry["versions"][0]["warnings"][0]
     quiet = served(mixing, warmup=True, self_check="off")
     assert quiet.client.get("/models").json["models"][0]["versions"][0]["warnings"] == []
+
+
+def test_of_several_models_the_description_speaks_in_general(repository, loader):
+    loader.inputs = {"b/1": TextInput()}
+    server = repository("a/1", "b/1", model_name="a")
+    bodies = server.client.get("/openapi.json").json["components"]["schemas"]["PredictBody"]
+    assert "text" in str(bodies)

@@ -388,3 +388,20 @@ def test_a_server_that_stops_takes_nothing_new(served):
     assert server.client.get("/v2/health/ready").status_code == 503
     assert server.client.get("/v2/models/m/ready").status_code == 503
     assert "stopping" in error_of(infer(server, tensor([1])), 503)
+
+
+@pytest.mark.parametrize("datatype", ["[" * 1000 + "]" * 1000, "[" + "1.5," * 100_000 + "1]", "1", '"FP31"', "null"])
+def test_a_datatype_that_is_none_is_refused_without_being_written_out(served, datatype):
+    server = served()
+    body = '{"inputs": [{"name": "input", "shape": [1, 2], "datatype": ' + datatype + ', "data": [0, 0]}]}'
+    answer = server.client.post("/v2/models/m/infer", data=body)
+    assert answer.status_code == 400
+    assert set(answer.json) == {"error"}
+
+
+@pytest.mark.parametrize("path", ["/v2/models/m/infer", "/v2/repository/index"])
+def test_what_is_ignored_may_not_nest_deep_either(served, path):
+    tensor = '"inputs": [{"name": "input", "shape": [1, 2], "datatype": "FP64", "data": [0, 0]}], '
+    answer = served().client.post(path, data="{" + tensor + '"zz": ' + "[" * 33 + "]" * 33 + "}")
+    assert answer.status_code == 400
+    assert "nests more than 32 deep" in answer.json["error"]

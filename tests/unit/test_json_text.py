@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import InvalidInput, MalformedBody, TooLarge
-from service.inputs.json_text import MAX_KEYS, Shape, refuse_if_costly, shape_of
+from service.inputs.json_text import MAX_CONTAINERS, MAX_KEYS, Shape, refuse_if_costly, shape_of
 
 LETTERS = st.text(alphabet='a"\\,[]{}é\n', max_size=6)
 DOCUMENTS = st.recursive(
@@ -18,13 +18,14 @@ DOCUMENTS = st.recursive(
 
 
 def shape_by_walking(document) -> Shape:
-    level, depth, commas = [document], 0, [0, 0]
+    level, depth, commas, containers = [document], 0, [0, 0], 0
     while level := [part for part in level if type(part) in (list, dict)]:
         depth += 1
+        containers += len(level)
         if depth <= 2:
             commas[depth - 1] = sum(max(0, len(part) - 1) for part in level)
         level = [child for part in level for child in (part.values() if type(part) is dict else part)]
-    return Shape(depth, (commas[0], commas[1]))
+    return Shape(depth, (commas[0], commas[1]), containers)
 
 
 @given(DOCUMENTS, st.booleans(), st.sampled_from([1, 3, 1000]))
@@ -63,3 +64,15 @@ def test_deep_text_is_refused_whatever_is_beside_it():
 def test_a_long_text_or_many_numbers_are_no_reason_to_refuse():
     refuse_if_costly(b'{"text":"' + many(b"a,[]{}") + b'"}', 1)
     refuse_if_costly(b'{"instances":[[' + many(b"1.5", 1_000_000) + b"]]}", 1)
+
+
+@pytest.mark.parametrize("inner", [b"[],", b"{},", b"[[]],"])
+def test_millions_of_small_containers_are_refused_wherever_they_are(inner):
+    many_deep = b'{"instances": [[' + inner * MAX_CONTAINERS + b"0]]}"
+    with pytest.raises(MalformedBody, match="more than 500000 arrays and objects"):
+        refuse_if_costly(many_deep, 1024)
+
+
+def test_containers_are_counted_outside_of_strings_only():
+    refuse_if_costly(b'{"text": "' + b"[{" * MAX_CONTAINERS + b'"}', 1024)
+    assert shape_of(b'{"a": [[1], {"b": "[[["}]}').containers == 4

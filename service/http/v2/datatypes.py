@@ -59,10 +59,11 @@ _WIRE_BYTES = {Datatype.BF16: 2}
 
 def read_datatype(name: Any, loc: str) -> Datatype:
     """The datatype called `name`; raises InvalidInput."""
-    try:
-        return Datatype(name)
-    except ValueError:
-        raise InvalidInput.at(loc, f"must be one of {', '.join(Datatype)}") from None
+    # Looked up by name: an enumeration that is asked for what it has not would write that out, however much it is.
+    found = Datatype.__members__.get(name) if type(name) is str else None
+    if found is None:
+        raise InvalidInput.at(loc, f"must be one of {', '.join(Datatype)}")
+    return found
 
 
 def numpy_dtype(datatype: Datatype) -> np.dtype[Any]:

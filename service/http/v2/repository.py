@@ -15,6 +15,7 @@ from service.http.json_body import parse_json
 from service.http.keys import Access, needs
 from service.http.paths import EXACT
 from service.http.read import read_body
+from service.inputs.nesting import refuse_if_deep
 from service.models.keeper import KnownVersion, ModelState
 from service.settings import Settings
 
@@ -93,4 +94,5 @@ def _document(settings: Settings) -> dict[str, Any]:
     document = parse_json(data, settings.max_instances) if data.strip() else {}
     if not isinstance(document, dict):
         raise InvalidInput.at("", "the body must be a JSON object, or empty")
+    refuse_if_deep(document)
     return document

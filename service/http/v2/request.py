@@ -22,9 +22,13 @@ from service.http.v2.raw import read_raw
 from service.http.v2.shapes import read_shape
 from service.http.v2.wire import HEADER_LENGTH, BinaryData, split
 from service.inputs.names import listed
+from service.inputs.nesting import MAX_DEPTH, refuse_if_deep
 from service.inputs.numbers import MayBeRounded
 
 _EXAMPLE = '{"inputs": [...]}'
+
+
+_KEYS = frozenset({"id", "inputs", "outputs", "parameters"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +114,8 @@ def read_timeout_s(body: bytes, header_length: str | None, *, max_rows: int) -> 
 def _request(
     document: dict[str, Any], tail: memoryview | None, names: Collection[str], max_rows: int, *, may_be_rounded: bool
 ) -> InferRequest:
+    # Keys that the protocol does not have are ignored, but not how deep they are.
+    refuse_if_deep([value for key, value in document.items() if key not in _KEYS], MAX_DEPTH)
     request_id = document.get("id")
     if request_id is not None and not isinstance(request_id, str):
         raise InvalidInput.at("id", "must be a string")
