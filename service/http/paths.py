@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from flask import Flask
+from werkzeug.routing import BaseConverter
 
 # The endpoints of Jitney's rules begin so.
 BLUEPRINT = "jitney"
@@ -17,7 +18,17 @@ OWN_ENDPOINTS = f"{BLUEPRINT}."
 EXACT: dict[str, Any] = {"merge_slashes": False, "strict_slashes": True}
 
 
+# As a converter of the map of URLs: `<plain_name:name>`.
+PLAIN_NAME = "plain_name"
+
 _VARIABLE = re.compile(r"<[^>]*>")
+
+
+class PlainName(BaseConverter):
+    """A part of a path that does not end in the verb of another rule, so that only that one answers there."""
+
+    regex = "[^/]+(?<!:predict)"
+    part_isolating = True
 
 
 class OwnPaths:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from flask import Response, request
-from werkzeug.exceptions import MethodNotAllowed
 
 from loaders.handle import ModelHandle
 from loaders.signature import InputSpec, TabularInput
@@ -71,12 +70,10 @@ def _respond(done: Exchange[V1Call]) -> Response:
     return json_response({key: done.prediction.predictions})
 
 
-@blueprint.get("/v1/models/<name>", **EXACT)
-@blueprint.get("/v1/models/<name>/versions/<version>", **EXACT)
+@blueprint.get("/v1/models/<plain_name:name>", **EXACT)
+@blueprint.get("/v1/models/<name>/versions/<plain_name:version>", **EXACT)
 def v1_status(name: str, version: str | None = None) -> Response:
     """Which versions there are, and whether they answer."""
-    if (version or name).endswith(":predict"):  # a name is any text without a slash to the map of URLs
-        raise MethodNotAllowed(("OPTIONS", "POST"))
     here = runtime()
     known = [one for one in here.known_models() if one.name == name]
     if not known:
