@@ -53,7 +53,9 @@ def test_64_clients_of_the_digits_model_get_the_answers_that_the_model_gives_alo
     from sklearn.datasets import load_digits
 
     images = load_digits().data
-    server = start(app="service:create_app()", MODEL_PATH=demo_models / "digits", MODEL_FORMAT="")
+    # A window in which rows gather also where the server is slowed down by what measures its coverage.
+    window = {"MAX_BATCH_LATENCY_MS": 25}
+    server = start(app="service:create_app()", MODEL_PATH=demo_models / "digits", MODEL_FORMAT="", **window)
     model = joblib.load(next((demo_models / "digits").glob("*.joblib")))
     bodies = [{"instances": [images[number].tolist()]} for number in range(len(images))]
     answers = burst(server, bodies)
