@@ -11,6 +11,22 @@ from typing import Any
 
 import pytest
 
+from service.cpu_threads import POOL_VARIABLES
+
+# What gunicorn's configuration sets for its process when it is imported, which a test may do; and what it was before.
+_SET_AT_IMPORT = {name: os.environ.get(name) for name in (*POOL_VARIABLES, "PROMETHEUS_DISABLE_CREATED_SERIES")}
+
+
+@pytest.fixture(autouse=True)
+def environment_as_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give no test, and no server that it starts, what the import of a configuration has left behind."""
+    for name, value in _SET_AT_IMPORT.items():
+        if value is None:
+            monkeypatch.delenv(name, raising=False)
+        else:
+            monkeypatch.setenv(name, value)
+
+
 # How long threads and child processes that are ending already may take.
 ENDING_S = 3.0
 

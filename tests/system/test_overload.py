@@ -18,7 +18,11 @@ from pathlib import Path
 import pytest
 import requests
 
-pytestmark = pytest.mark.system
+pytestmark = [
+    pytest.mark.system,
+    # Sockets that the server cuts at the very end of a test may complain when they are collected.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 # What the project promises of probes, and what a run may take on a machine that has much else to do.
 PROBE_S = 0.2

@@ -87,11 +87,12 @@ def test_a_coroutine_is_seen_as_one_and_a_function_is_left_alone() -> None:
     assert awaited == [coroutine]
 
 
-@pytest.mark.skipif(not hasattr(inspect, "markcoroutinefunction"), reason="this Python cannot mark functions")
-def test_a_function_that_is_marked_as_a_coroutine_is_taken_for_one() -> None:
-    app = JitneyFlask("jitney")
-    app.async_to_sync = lambda func: len  # type: ignore[method-assign]
-    assert app.ensure_sync(inspect.markcoroutinefunction(lambda: None)) is len
+if hasattr(inspect, "markcoroutinefunction"):  # from Python 3.12 on
+
+    def test_a_function_that_is_marked_as_a_coroutine_is_taken_for_one() -> None:
+        app = JitneyFlask("jitney")
+        app.async_to_sync = lambda func: len  # type: ignore[method-assign]
+        assert app.ensure_sync(inspect.markcoroutinefunction(lambda: None)) is len
 
 
 def test_paths_are_matched_as_werkzeug_does_below_a_prefix_too() -> None:
