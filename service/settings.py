@@ -39,7 +39,6 @@ _KEY = re.compile(rf"[!-~]{{{MIN_KEY_CHARS},{MAX_KEY_CHARS}}}")
 _ALIKE = 0.85
 
 Positive = Annotated[int, Field(ge=1)]
-Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class SelfCheck(StrEnum):
