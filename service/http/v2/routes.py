@@ -25,6 +25,7 @@ from service.http.v2.request import InferRequest, read_request, read_timeout_s
 from service.http.v2.response import check_outputs, write_response
 from service.http.v2.statistics import model_stats
 from service.http.v2.wire import HEADER_LENGTH
+from service.models.loaded import Lease
 from service.prediction import PredictCall
 from service.release import VERSION
 from service.runtime import Runtime
@@ -81,8 +82,7 @@ def v2_model_ready(name: str, version: str | None = None) -> Response:
 def v2_metadata(name: str, version: str | None = None) -> Response:
     """What a model takes and gives."""
     here = runtime()
-    here.check(name, version, was_accepted=True)
-    with here.lease(name, version) as model:
+    with _leased(here, name, version) as model:
         versions = [one.version for one in here.known_models() if one.name == name]
         return json_response(describe.metadata(model, versions, here.sample(model)))
 
@@ -92,8 +92,7 @@ def v2_metadata(name: str, version: str | None = None) -> Response:
 def v2_config(name: str, version: str | None = None) -> Response:
     """A model's configuration, in the words of Triton."""
     here = runtime()
-    here.check(name, version, was_accepted=True)
-    with here.lease(name, version) as model:
+    with _leased(here, name, version) as model:
         settings = here.settings
         return json_response(
             describe.config(
@@ -120,6 +119,12 @@ def v2_stats(name: str | None = None, version: str | None = None) -> Response:
         here.check(name, version, was_accepted=True)
         raise UnknownModel("no model of this name and version is loaded here")
     return json_response({"model_stats": [_stats(here, model) for model in chosen]})
+
+
+def _leased(here: Runtime, name: str, version: str | None) -> Lease:
+    """The right to use a model, to tell of it; also while the service stops. Raises what `Runtime.lease` raises."""
+    here.check(name, version, was_accepted=True)
+    return here.lease(name, version)
 
 
 def _stats(here: Runtime, model: ModelHandle) -> dict[str, Any]:
