@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from browser import browsing
 from selenium.common.exceptions import TimeoutException
-from selenium.webdriver import Chrome, ChromeOptions
-from selenium.webdriver.chrome.service import Service
+from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
@@ -101,18 +100,8 @@ class Page:
 @pytest.fixture
 def browse(tmp_path: Path) -> Iterator[Callable[[str], Page]]:
     """A browser at the page of the server with this URL."""
-    driver, chromium = shutil.which("chromedriver"), shutil.which("chromium")
-    if driver is None or chromium is None:
-        pytest.skip("needs chromium and chromedriver")
-    options = ChromeOptions()
-    options.binary_location = chromium
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
-        options.add_argument(argument)
-    options.add_argument(f"--user-data-dir={tmp_path / 'profile'}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    browser = Chrome(options, Service(driver))
-    yield lambda url: Page(browser, url)
-    browser.quit()
+    with browsing(tmp_path / "profile") as window:
+        yield lambda url: Page(window(url).browser, url)
 
 
 @pytest.fixture
