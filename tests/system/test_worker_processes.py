@@ -149,6 +149,7 @@ def test_a_server_begins_at_zero_in_a_directory_that_another_has_left(start, tmp
     shared.mkdir()
     (shared / "notes.txt").write_text("not of the library")
     first = start(WEB_WORKERS=2, PROMETHEUS_MULTIPROC_DIR=shared)
+    all_ready(first, 2)
     predict_many(first, 10)
     workers = worker_pids(first)
     for pid in (first.process.pid, *workers):
