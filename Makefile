@@ -18,9 +18,11 @@ serve: $(VENV)/.installed-demo-$(MODEL)
 demo: $(VENV)/.installed-dev
 	$(BIN)/jitney demo --into $(DEMO)
 
+# Tests of one file run one after the other, files side by side; most of the time they wait for servers.
+JOBS ?= 2
 test: check
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage run -m pytest --numprocesses $(JOBS) --dist loadfile
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 

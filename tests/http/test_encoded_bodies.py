@@ -67,7 +67,15 @@ def test_a_plain_body_that_claims_to_be_packed_is_malformed(served, encoding):
     assert server.predict([1, 2]).json["predictions"] == [3.0]
 
 
-@pytest.mark.parametrize("packed", [gzip.compress(BODY)[:-3], gzip.compress(BODY) + b"!", gzip.compress(BODY) * 2, b""])
+@pytest.mark.parametrize(
+    "packed",
+    [
+        pytest.param(gzip.compress(BODY)[:-3], id="cut"),
+        pytest.param(gzip.compress(BODY) + b"!", id="one byte too many"),
+        pytest.param(gzip.compress(BODY) * 2, id="twice"),
+        pytest.param(b"", id="empty"),
+    ],
+)
 def test_a_packed_body_that_is_cut_or_goes_on_is_malformed(served, packed):
     assert post(served(), packed, "gzip").status_code == 400
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import requests
+from filelock import FileLock
 
 from service.demo.build import RECIPES, build, is_built
 from service.demo.steps import console_report
@@ -152,8 +153,12 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def demo_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with all demo models; JITNEY_DEMO_MODELS names one to keep and use again."""
     kept = os.environ.get("JITNEY_DEMO_MODELS")
-    target = Path(kept) if kept else tmp_path_factory.mktemp("demo-models")
-    missing = [name for name in RECIPES if not is_built(name, target)]
-    result = build(missing, target, console_report(terminal=False))
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    target = Path(kept) if kept else shared / "demo-models"
+    with FileLock(shared / "demo-models.lock"):  # the first of the processes that run tests builds them for all
+        missing = [name for name in RECIPES if not is_built(name, target)]
+        result = build(missing, target, console_report(terminal=False))
     assert not result.failed
     return target
