@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 import requests
-from conftest import Server, Start
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from support.callers import Callers
 from support.collector import Collector, attributes, collecting, wait_for
+
+from tests.system.conftest import Server, Start
 
 pytestmark = pytest.mark.system
 
