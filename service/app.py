@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from flask import Flask
 from prometheus_client import CollectorRegistry
 from werkzeug.exceptions import HTTPException
@@ -14,7 +16,10 @@ from service.http.routes import blueprint
 from service.metrics.batches import BatchMetrics
 from service.metrics.http import HttpMetrics
 from service.runtime import Runtime
-from service.settings import Settings, load_settings
+from service.settings import Settings, TracingMode, load_settings
+
+if TYPE_CHECKING:
+    from service.tracing.tracing import Tracing
 
 
 class Jitney:
@@ -60,7 +65,8 @@ def _install(app: Flask, settings: Settings, model_handle: ModelHandle | None, *
         raise RuntimeError(f"the app {app.name!r} has answered a request already: call init_app before the first one")
     registry = CollectorRegistry()
     batch_metrics = BatchMetrics(registry)
-    runtime = Runtime(settings, batch_metrics, model_handle)
+    tracing = _traced(app, settings)
+    runtime = Runtime(settings, batch_metrics, model_handle, tracing)
     app.extensions["jitney"] = runtime
     Hooks(
         runtime,
@@ -75,3 +81,20 @@ def _install(app: Flask, settings: Settings, model_handle: ModelHandle | None, *
     if whole_app:
         app.register_error_handler(HTTPException, problems.from_http_exception)
         app.register_error_handler(Exception, problems.from_surprise)
+
+
+def _traced(app: Flask, settings: Settings) -> Tracing | None:
+    """Have the requests of `app` recorded where the settings say so; the hooks go before all others."""
+    if settings.tracing is TracingMode.OFF:
+        return None
+    # Not at the top: nothing of it is to be loaded unless it is switched on.
+    from service.http.traced import TracedRequests
+    from service.tracing.exporters import exporters, is_disabled
+    from service.tracing.tracers import is_set_by_program
+    from service.tracing.tracing import Tracing
+
+    if is_disabled():
+        return None
+    tracing = Tracing([] if is_set_by_program() else exporters())
+    TracedRequests(tracing).register(app)
+    return tracing

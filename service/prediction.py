@@ -221,6 +221,7 @@ def _ask(
             priority=call.priority,
             arrival=arrival,
             is_gone=is_gone,
+            origin=None if runtime.tracing is None else runtime.tracing.origin(),
         )
     except (QueueFull, DeadlineExceeded, Draining, WorkerDead) as error:
         runtime.metrics.rejected(key.model, _REJECTIONS[type(error)])

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from loaders.cache import Key
 from loaders.errors import ModelError
@@ -31,6 +31,9 @@ from service.models.loaded import Lease
 from service.recent import RecentBatches
 from service.settings import Settings
 from service.statistics import ModelStatistics
+
+if TYPE_CHECKING:
+    from service.tracing.tracing import Tracing
 
 _log = logging.getLogger("jitney")
 
@@ -84,11 +87,20 @@ class Runtime:
 
     In a child process it has not been started, whatever its parent did with it: threads do not survive a fork. `start`
     or the first request starts it anew there; a model that comes from a path is loaded again.
+
+    `tracing`: records what runs here, and begins and ends with it; None where nothing is recorded.
     """
 
-    def __init__(self, settings: Settings, metrics: BatchMetrics, model_handle: ModelHandle | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        metrics: BatchMetrics,
+        model_handle: ModelHandle | None = None,
+        tracing: Tracing | None = None,
+    ) -> None:
         self.settings = settings
         self.metrics = metrics
+        self.tracing = tracing
         self.load_error: BaseException | None = None
         self.draining = False
         self.on_fatal: Callable[[str], None] = lambda _reason: None
@@ -124,6 +136,8 @@ class Runtime:
             if self._closed:
                 return
             if self._batcher is None:
+                if self.tracing is not None:
+                    self.tracing.start()
                 self.recent = RecentBatches()
                 self._batcher = ThreadedBatcher(
                     self._run,
@@ -138,6 +152,7 @@ class Runtime:
                     on_start=self._load,
                     on_stop=self._free,
                     listener=self,
+                    on_origins=None if self.tracing is None else self.on_origins,
                 )
             self._batcher.start()
 
@@ -165,9 +180,13 @@ class Runtime:
         with self._lock:
             self._closed = True
             batcher = self._batcher
-        if batcher is None:
-            return True
-        return batcher.close(self.settings.request_timeout_ms / 1000 if timeout_s is None else timeout_s)
+        try:
+            if batcher is None:
+                return True
+            return batcher.close(self.settings.request_timeout_ms / 1000 if timeout_s is None else timeout_s)
+        finally:
+            if self.tracing is not None:
+                self.tracing.close()
 
     def _refuse_if_not_serving(self, *, was_accepted: bool) -> None:
         """Raise NotReady, or Draining for requests from after the stop."""
@@ -370,6 +389,13 @@ class Runtime:
         self.metrics.batch(key.model, info, waits_s, errors)
         self._keeper.statistics(key.model).batch(info, len(errors))
         self.recent.add(key.model, info, waits_s, len(errors))
+
+    def on_origins(
+        self, info: BatchInfo, key: LaneKey, origins: Sequence[object | None], errors: Sequence[PredictionFailed]
+    ) -> None:
+        """A batch has run; asked for only where it is recorded for whom."""
+        if self.tracing is not None:
+            self.tracing.batch(key.model, info, origins, errors)
 
     def on_split(self, kind: FaultKind, size: int, key: LaneKey) -> None:
         """A model call failed and is split."""

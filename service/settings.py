@@ -8,6 +8,7 @@ import re
 from collections.abc import MutableMapping
 from difflib import get_close_matches
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -47,6 +48,13 @@ class SelfCheck(StrEnum):
     OFF = "off"
     WARN = "warn"
     STRICT = "strict"
+
+
+class TracingMode(StrEnum):
+    """Whether requests and batches are recorded as spans."""
+
+    OFF = "off"
+    OTEL = "otel"
 
 
 class SettingsError(ValueError):
@@ -150,6 +158,9 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least severe message that is logged"
     )
+    tracing: TracingMode = Field(
+        TracingMode.OFF, description="otel: spans of requests and batches, sent where the OTEL_* variables say"
+    )
 
     def __init__(self, **values: Any) -> None:
         """`Settings(MAX_BATCH_SIZE=8)` is `Settings(max_batch_size=8)`; both win over the environment."""
@@ -221,10 +232,18 @@ class Settings(BaseSettings):
             raise ValueError("must be rising batch sizes, e.g. 1,4,16,32")
         return value
 
-    @field_validator("log_format", "log_level", mode="before")
+    @field_validator("log_format", "log_level", "tracing", mode="before")
     @classmethod
     def _lower(cls, value: Any) -> Any:
         return value.lower() if isinstance(value, str) else value
+
+    @field_validator("tracing")
+    @classmethod
+    def _installed(cls, value: TracingMode) -> TracingMode:
+        # Looked for and not imported: this is read in gunicorn's master too.
+        if value is TracingMode.OTEL and not (find_spec("opentelemetry") and find_spec("opentelemetry.sdk")):
+            raise ValueError("needs packages that are not installed: pip install 'jitney[otel]'")
+        return value
 
     @model_validator(mode="after")
     def _one_source(self) -> Settings:

@@ -17,7 +17,7 @@ from service.batching.listeners import NullListener
 from service.batching.policy import BatchPolicy
 from service.batching.schedulers import Scheduler, make_scheduler
 from service.batching.tickets import Answer, Job, Priority, Ticket
-from service.batching.worker import BatchListener, Worker
+from service.batching.worker import BatchListener, OnOrigins, Worker
 from service.errors import ClientGone, DeadlineExceeded, JitneyError, PredictionFailed
 
 # How often a waiting request looks whether its client is still there, seconds.
@@ -62,7 +62,8 @@ class ThreadedBatcher:
     `length_of`: a row's length in tokens, for schedulers and the budget. `padded_length(key, longest)`: the length to
     which the model really pads a batch, for what is reported about it. `on_start` runs on the worker thread before the
     first batch; until it has returned, `submit` raises NotReady. `on_stop` runs there after the last one, unless the
-    worker died. `listener` hears of batches and failures.
+    worker died. `listener` hears of batches and failures. `on_origins(info, key, origins, errors)` hears, on the worker
+    thread, whose rows each batch held: for each row the `origin` that its request gave to `ask`.
     `clock` and `inbox` are for tests.
 
     Use it as a context manager, or call `start` and `close`; once closed it stays closed. It belongs to the process
@@ -87,6 +88,7 @@ class ThreadedBatcher:
         on_start: Callable[[], None] | None = None,
         on_stop: Callable[[], None] | None = None,
         listener: BatchListener | None = None,
+        on_origins: OnOrigins | None = None,
         name: str = "jitney",
         clock: Callable[[], float] = time.monotonic,
         inbox: Inbox | None = None,
@@ -121,6 +123,7 @@ class ThreadedBatcher:
             on_start=on_start,
             on_stop=on_stop,
             padded_length=padded_length,
+            on_origins=on_origins,
             clock=clock,
         )
         self._start_lock = threading.Lock()  # guards _thread: a close during a start waits for the thread to be there
@@ -215,13 +218,15 @@ class ThreadedBatcher:
         priority: Priority = Priority.NORMAL,
         arrival: Arrival | None = None,
         is_gone: Callable[[], bool] | None = None,
+        origin: object | None = None,
     ) -> Answer:
         """Like `submit`, but tells about the batches too, and knows who goes first.
 
         `arrival`: what `announce` gave for this request; it is released whatever happens. `is_gone` is asked now and
-        then while waiting; when it says True the rows are withdrawn and ClientGone is raised.
+        then while waiting; when it says True the rows are withdrawn and ClientGone is raised. `origin`: whatever tells
+        `on_origins` where the request comes from.
         """
-        ticket = self._served(rows, timeout_s, key, lengths, priority, arrival, is_gone)
+        ticket = self._served(rows, timeout_s, key, lengths, priority, arrival, is_gone, origin)
         batches = [info for info in ticket.batches if info is not None]
         queue_s = max([info.started_at for info in batches], default=ticket.enqueued_at) - ticket.enqueued_at
         model_s = max([info.model_s for info in batches], default=0.0)
@@ -311,6 +316,7 @@ class ThreadedBatcher:
         priority: Priority = Priority.NORMAL,
         arrival: Arrival | None = None,
         is_gone: Callable[[], bool] | None = None,
+        origin: object | None = None,
     ) -> Ticket:
         """The whole way of a request on its own thread; returns it with its results, or raises."""
         if arrival is not None:
@@ -321,6 +327,7 @@ class ThreadedBatcher:
             ticket = self._ticket(rows, lengths, key, deadline, priority)
             if not ticket.rows:
                 return ticket
+            ticket.origin = origin
             try:
                 self._admission.admit(ticket, arrival, self.retry_after_s)
             except JitneyError:

@@ -116,7 +116,7 @@ class Ticket:
     but not the other way round: a request is freed without the garbage collector. Four fields belong to
     the lane, that is to the worker: `level` is the priority that the request has now, `turn_at` when it last queued up,
     `credit` how many rows it may still send before it must queue again, `unserved` how many rows the lane counts for
-    it.
+    it. `origin`: what `ask` was told of where the request comes from, set before it is admitted.
     """
 
     lane: LaneName
@@ -135,6 +135,7 @@ class Ticket:
     done: OneShotEvent = field(default_factory=OneShotEvent)
     level: Priority = Priority.NORMAL
     credit: int = 0
+    origin: object | None = None
 
     @classmethod
     def of(

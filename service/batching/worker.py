@@ -48,11 +48,16 @@ class BatchListener(Protocol):
     def on_death(self, cause: BaseException) -> None: ...
 
 
+# Hears whose rows a batch held: what is told of it, its key, the origin of each row's request, the rows' errors.
+OnOrigins = Callable[[BatchInfo, Any, Sequence[object | None], Sequence[PredictionFailed]], None]
+
+
 class Worker:
     """Everything that the worker thread does; `run` is the body of the thread.
 
-    `predict(key, payloads)` calls the model. `busy_since`, `job_since` and `last_batch_at` are clock readings for the
-    health report, written here only.
+    `predict(key, payloads)` calls the model. `on_origins` is told of a batch after the listener, with the `origin` of
+    each row's request, in the order of the rows. `busy_since`, `job_since` and `last_batch_at` are clock readings for
+    the health report, written here only.
     """
 
     def __init__(
@@ -69,6 +74,7 @@ class Worker:
         on_start: Callable[[], None] | None = None,
         on_stop: Callable[[], None] | None = None,
         padded_length: Callable[[Hashable, int], int] | None = None,
+        on_origins: OnOrigins | None = None,
         clock: Callable[[], float],
     ) -> None:
         self._admission = admission
@@ -81,6 +87,7 @@ class Worker:
         self._on_start = on_start
         self._on_stop = on_stop
         self._padded_length = padded_length
+        self._on_origins = on_origins
         self._clock = clock
         self._batch_ids = itertools.count(1)
         self._seen_abandons = 0
@@ -270,7 +277,10 @@ class Worker:
         self._observe_pace(info)
         # The callers are awake already: what is counted here costs none of them any time.
         waits_s = [info.started_at - row.ticket.enqueued_at for row in rows]
-        self._tell(self._listener.on_batch, info, lane.key, waits_s, list(outcomes.errors.values()))
+        errors = list(outcomes.errors.values())
+        self._tell(self._listener.on_batch, info, lane.key, waits_s, errors)
+        if self._on_origins is not None:
+            self._tell(self._on_origins, info, lane.key, [row.ticket.origin for row in rows], errors)
 
     def _on_split(self, kind: FaultKind, size: int, key: Hashable) -> None:
         if kind is FaultKind.OUT_OF_MEMORY:

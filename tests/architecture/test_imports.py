@@ -11,7 +11,18 @@ from typing import Any
 
 import pytest
 
-HEAVY = ["torch", "transformers", "tokenizers", "onnxruntime", "onnx", "sklearn", "joblib", "scipy", "PIL"]
+HEAVY = [
+    "torch",
+    "transformers",
+    "tokenizers",
+    "onnxruntime",
+    "onnx",
+    "sklearn",
+    "joblib",
+    "scipy",
+    "PIL",
+    "opentelemetry",
+]
 
 # Names in a package are looked up when they are used; using all of them must not load a framework either.
 USE_EVERYTHING = """
@@ -75,6 +86,22 @@ def test_nothing_that_sizes_its_threads_at_import_is_loaded_before_the_threads_a
 
 def test_the_metrics_library_is_not_loaded_before_it_is_known_whether_processes_count_together(tmp_path):
     assert loaded_after("import service.gunicorn_config", ["prometheus_client"], tmp_path) == []
+
+
+SERVE_ONE = """
+import loaders, service
+handle = loaders.ModelHandle.from_callable(lambda rows: [0] * len(rows), name="m")
+app = service.create_app(service.Settings(max_batch_latency_ms=0, warmup=False), model_handle=handle)
+assert app.test_client().post("/predict", json={"instances": [[1]]}).status_code == 200
+app.extensions["jitney"].close()
+"""
+
+
+def test_serving_loads_nothing_that_traces_unless_that_is_switched_on(tmp_path):
+    traces = ["opentelemetry", "service.tracing", "service.http.traced"]
+    assert loaded_after(SERVE_ONE, traces, tmp_path) == []
+    switched_on = "import service; service.create_app(service.Settings(tracing='otel'))"
+    assert loaded_after(switched_on, traces, tmp_path) == traces
 
 
 def test_making_an_app_starts_no_thread_and_opens_no_file_or_socket(tmp_path):

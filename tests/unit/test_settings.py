@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 from pydantic import ValidationError
@@ -38,6 +39,7 @@ DEFAULTS = {
     "GRACEFUL_TIMEOUT_S": 35,
     "LOG_FORMAT": "json",
     "LOG_LEVEL": "info",
+    "TRACING": "off",
     "THREADS": None,
 }
 
@@ -95,6 +97,7 @@ def test_every_setting_is_described():
         ("OMP_NUM_THREADS", "0", "greater than or equal to 1"),
         ("LOG_FORMAT", "xml", "'json' or 'text'"),
         ("LOG_LEVEL", "loud", "'debug', 'info', 'warning' or 'error'"),
+        ("TRACING", "zipkin", "'off' or 'otel'"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_variable_and_what_is_allowed(monkeypatch, name, value, allowed):
@@ -184,6 +187,13 @@ def test_variables_are_read_in_any_case(monkeypatch):
     monkeypatch.setenv("log_level", "WARNING")
     monkeypatch.setenv("log_format", "TEXT")
     assert (Settings().log_level, Settings().log_format) == ("warning", "text")
+
+
+def test_tracing_needs_its_packages(monkeypatch):
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    assert load_settings().tracing == "off"
+    with pytest.raises(SettingsError, match=r"TRACING='otel': needs .* pip install 'jitney\[otel\]'"):
+        load_settings(tracing="otel")
 
 
 def test_settings_do_not_change():

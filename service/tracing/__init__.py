@@ -1,0 +1,1 @@
+"""Spans for OpenTelemetry; imported by nobody unless TRACING is on."""
