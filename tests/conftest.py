@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from service.cpu_threads import POOL_VARIABLES
 
@@ -26,6 +27,10 @@ def environment_as_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
         else:
             monkeypatch.setenv(name, value)
 
+
+# How long an example takes is the machine's affair.
+settings.register_profile("jitney", deadline=None)
+settings.load_profile("jitney")
 
 # How long threads and child processes that are ending already may take.
 ENDING_S = 3.0

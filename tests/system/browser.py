@@ -59,12 +59,17 @@ class Window:
     def complaints(self) -> list[Any]:
         return [entry for entry in self.browser.get_log("browser") if entry["level"] in ("WARNING", "SEVERE")]
 
-    def hosts(self) -> set[str]:
-        """Where the page's requests went since this was last asked; those of the browser itself are none of them."""
+    def requested(self) -> list[str]:
+        """The URLs that the page asked for since this was last called; those of the browser itself are none of them."""
         events = [json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")]
         sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
-        urls = [urlsplit(one["request"]["url"]) for one in sent if one["documentURL"].startswith(self.url)]
-        return {url.netloc for url in urls if url.scheme in ("http", "https", "ws", "wss")}
+        return [one["request"]["url"] for one in sent if one["documentURL"].startswith(self.url)]
+
+
+def hosts(urls: list[str]) -> set[str]:
+    """Whom requests for these URLs reach over a network."""
+    split = [urlsplit(url) for url in urls]
+    return {url.netloc for url in split if url.scheme in ("http", "https", "ws", "wss")}
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from service.demo.build import RECIPES, build, is_built
 from service.demo.steps import console_report
 
 ROOT = Path(__file__).parents[2]
-START_GUARD_S = 60.0
+START_GUARD_S = 120.0
 STOP_GUARD_S = 20.0
 
 

@@ -5,23 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from browser import browsing
-from selenium.common.exceptions import TimeoutException
-from selenium.webdriver import Chrome
+from browser import DESKTOP, PHONE, Window, browsing, hosts
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.wait import WebDriverWait
 
 from service.demo.curl import EXAMPLE_DIGIT, EXAMPLE_ROW, EXAMPLE_SENTENCE
 
 pytestmark = pytest.mark.system
 
-GUARD_S = 20.0
 # What is answered with 200 when it is sent as the page shows it.
 WORKS_AS_SHOWN = (
     *("healthz", "healthz_head", "livez", "metrics", "openapi", "docs", "models", "model", "predict_version"),
@@ -30,38 +24,15 @@ WORKS_AS_SHOWN = (
     *("v2_index", "v2_server", "v2_live", "v2_ready"),
 )
 
-DESKTOP = (1280, 900)
-PHONE = (390, 844)
 
-
-class Page:
+class Page(Window):
     """A browser at the page of one server."""
 
-    def __init__(self, browser: Chrome, url: str) -> None:
-        self.browser = browser
-        self.url = url
-        self.requested: list[str] = []
-
-    def open(self, size: tuple[int, int] = DESKTOP) -> None:
-        width, height = size
-        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": size == PHONE}
-        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        self.browser.get(f"{self.url}/docs")
+    def show(self, size: tuple[int, int] = DESKTOP) -> None:
+        """Open the page and wait until it is drawn."""
+        self.open("/docs", size)
         self.wait(lambda: self.find("#predict .send"))
         self.wait(lambda: "ready" in self.find("#model").text)
-
-    def find(self, selector: str) -> WebElement:
-        return self.browser.find_element(By.CSS_SELECTOR, selector)
-
-    def all(self, selector: str) -> list[WebElement]:
-        return self.browser.find_elements(By.CSS_SELECTOR, selector)
-
-    def wait(self, holds: Callable[[], Any]) -> Any:
-        try:
-            return WebDriverWait(self.browser, GUARD_S).until(lambda _: holds())
-        except TimeoutException:
-            log = self.browser.get_log("browser")
-            pytest.fail(f"it did not come true; the browser's log: {log}; the page: {self.browser.page_source[:4000]}")
 
     def write(self, selector: str, text: str) -> None:
         field = self.find(selector)
@@ -85,17 +56,6 @@ class Page:
         self.wait(lambda: [one for one in self.all(f"#{operation} .outcome") if one not in before])
         return shown.text
 
-    def complaints(self) -> list[Any]:
-        return [entry for entry in self.browser.get_log("browser") if entry["level"] in ("WARNING", "SEVERE")]
-
-    def hosts(self) -> set[str]:
-        """Where all requests of the page went to; those of the browser itself are none of the page's."""
-        events = [json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")]
-        sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
-        of_page = [one["request"]["url"] for one in sent if one["documentURL"].startswith(self.url)]
-        self.requested += of_page
-        return {urlsplit(url).netloc for url in of_page if urlsplit(url).scheme in ("http", "https", "ws", "wss")}
-
 
 @pytest.fixture
 def browse(tmp_path: Path) -> Iterator[Callable[[str], Page]]:
@@ -108,7 +68,7 @@ def browse(tmp_path: Path) -> Iterator[Callable[[str], Page]]:
 def page(start, browse: Callable[[str], Page]) -> Page:
     """The page of a server with a model that is loaded at once: each row is [0, value], the answer is the value."""
     opened = browse(start().url)
-    opened.open()
+    opened.show()
     return opened
 
 
@@ -119,7 +79,7 @@ def page_of(start, browse, demo_models: Path) -> Callable[[str], Page]:
     def make(name: str) -> Page:
         server = start(app="service:create_app()", MODEL_PATH=demo_models / name, MODEL_FORMAT="")
         page = browse(server.url)
-        page.open()
+        page.show()
         return page
 
     return make
@@ -127,8 +87,9 @@ def page_of(start, browse, demo_models: Path) -> Callable[[str], Page]:
 
 def assert_clean(page: Page) -> None:
     assert page.complaints() == []
-    assert page.hosts() == {urlsplit(page.url).netloc}
-    assert f"{page.url}/openapi.json" in page.requested
+    requested = page.requested()
+    assert hosts(requested) == {urlsplit(page.url).netloc}
+    assert f"{page.url}/openapi.json" in requested
 
 
 def test_rows_are_tried_and_their_answer_is_shown(page_of: Callable[[str], Page]) -> None:
@@ -216,7 +177,7 @@ def test_a_protocol_is_folded_until_it_is_asked_for(page: Page) -> None:
 def test_a_key_is_sent_as_a_header_and_not_shown(start, browse: Callable[[str], Page]) -> None:
     server = start(app="keyed:app")
     page = browse(server.url)
-    page.open()
+    page.show()
     page.write("#predict textarea", '{"instances": [[0, 7]]}')
     assert page.send().startswith("401")
     page.write("#key", "sesame")
@@ -231,7 +192,7 @@ def test_it_works_under_a_prefix(start, browse: Callable[[str], Page]) -> None:
     server = start(app="prefixed:app", wait=False)
     server.wait_until(lambda: server.get("/ml/healthz").status_code == 200)
     page = browse(f"{server.url}/ml")
-    page.open()
+    page.show()
     page.write("#predict textarea", '{"instances": [[0, 7]]}')
     page.send()
     assert json.loads(page.find("#predict .result pre").text)["predictions"] == [7]
@@ -239,7 +200,7 @@ def test_it_works_under_a_prefix(start, browse: Callable[[str], Page]) -> None:
 
 
 def test_a_phone_shows_all_of_it_without_scrolling_sideways(page: Page) -> None:
-    page.open(PHONE)
+    page.show(PHONE)
     page.send()
     page.unfold()
     widest = page.browser.execute_script("return document.documentElement.scrollWidth")

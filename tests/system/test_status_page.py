@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import requests
-from browser import PHONE, Window, browsing
+from browser import PHONE, Window, browsing, hosts
 from selenium.webdriver.common.keys import Keys
 
 from service.demo.curl import EXAMPLE_DIGIT, EXAMPLE_ROW
@@ -56,7 +56,7 @@ def number(page: Window, tile: int) -> float:
 
 def assert_clean(page: Window) -> None:
     assert page.complaints() == []
-    assert page.hosts() == {urlsplit(page.url).netloc}
+    assert hosts(page.requested()) == {urlsplit(page.url).netloc}
 
 
 def test_the_numbers_move_under_load(start, browse: Callable[[str], Window]) -> None:
