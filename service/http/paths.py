@@ -25,9 +25,9 @@ _VARIABLE = re.compile(r"<[^>]*>")
 
 
 class PlainName(BaseConverter):
-    """A part of a path that does not end in the verb of another rule, so that only that one answers there."""
+    """A part of a path without a colon: what stands behind one is a verb, and only the rule of that verb answers."""
 
-    regex = "[^/]+(?<!:predict)"
+    regex = "[^/:]+"
     part_isolating = True
 
 
