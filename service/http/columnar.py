@@ -7,11 +7,11 @@ from typing import Any
 
 from loaders.signature import InputSpec, TabularInput
 from service.errors import Fault, InvalidInput
+from service.http.places import PlaceOf
 from service.inputs.tabular import place_of_column
 
-# How `service.inputs.prepare` names a place, and how it stands inside a text.
+# How `service.inputs.prepare` names a place.
 _PLACE = re.compile(r"instances(?:\[(\d+)\](.*))?", re.DOTALL)
-_INSTANCE = re.compile(r"\binstances\[(\d+)\]")
 
 # The value of `inputs`, of which no more is known than what kind of JSON value it is.
 Columns = list[Any] | dict[str, Any]
@@ -42,13 +42,14 @@ def relocated(error: InvalidInput, columns: Columns, spec: InputSpec) -> Invalid
 
     What is wrong with each row alike, as a column that is missing, is wrong once in columns.
     """
-    faults = (Fault(_relocated(fault.loc, columns, spec), relocated_text(fault.msg, columns)) for fault in error.faults)
+    faults = (Fault(_relocated(fault.loc, columns, spec), fault.msg) for fault in error.faults)
     return InvalidInput(*dict.fromkeys(faults))
 
 
-def relocated_text(text: str, columns: Columns) -> str:
-    """The text of an error about one instance of the only input, with its place as a place in `columns`."""
-    return _INSTANCE.sub(rf"{_only_input(columns)}[\1]", text)
+def place_in_only_input(columns: Columns) -> PlaceOf:
+    """How the caller knows each row of the only input."""
+    name = _only_input(columns)
+    return lambda row: f"{name}[{row}]"
 
 
 def _relocated(loc: str, columns: Columns, spec: InputSpec) -> str:
@@ -59,7 +60,7 @@ def _relocated(loc: str, columns: Columns, spec: InputSpec) -> str:
     if row is None:
         return "inputs"
     if isinstance(columns, list) or not _names(spec):
-        return f"{_only_input(columns)}[{row}]{rest}"
+        return f"{place_in_only_input(columns)(int(row))}{rest}"
     if not rest:
         return "inputs"
     return f"inputs{rest}[{row}]{_inner(columns, spec, rest, int(row))}"

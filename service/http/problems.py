@@ -11,6 +11,7 @@ from werkzeug.exceptions import HTTPException
 
 from service import errors
 from service.http.json import json_response
+from service.http.places import as_sent
 from service.http.state import request_id, state_in
 
 _log = logging.getLogger("jitney.http")
@@ -67,6 +68,10 @@ def from_error(error: errors.JitneyError) -> Response:
     elif isinstance(error, errors.PredictionFailed):
         faults = [errors.Fault(f"instances[{row}]", str(error)) for row in error.rows]
     detail = str(error)
+    place_of = state_in(request.environ).place_of
+    if place_of is not None:
+        detail = as_sent(detail, place_of)
+        faults = [errors.Fault(as_sent(fault.loc, place_of), as_sent(fault.msg, place_of)) for fault in faults]
     if isinstance(error, errors.InvalidInput) and faults[0].loc:
         detail = f"{faults[0].loc}: {detail}"
     if status == 500:

@@ -11,6 +11,7 @@ from flask import Request, request
 
 from loaders.handle import ModelHandle
 from service.batching.tickets import Answer
+from service.http.places import PlaceOf
 
 _KEY = "jitney.state"
 
@@ -21,10 +22,11 @@ class RequestState:
     """One request. `model`: the one that answers, once it is known. `answer`: what the batcher gave. `phases`: how long
     its parts took, for the header. `problem`: the title of the error that it ended with.
 
-    `is_refused`: nothing is at its path, which is one of Jitney's. *Thread:* the request's own.
+    `is_refused`: nothing is at its path, which is one of Jitney's. `place_of`: how its caller knows each row, where it
+    was not sent as an instance. *Thread:* the request's own.
     """
 
-    __slots__ = ("_request_id", "answer", "is_refused", "model", "phases", "problem", "started_at")
+    __slots__ = ("_request_id", "answer", "is_refused", "model", "phases", "place_of", "problem", "started_at")
 
     def __init__(self) -> None:
         self.started_at = time.perf_counter()
@@ -33,6 +35,7 @@ class RequestState:
         self.phases = ""
         self.problem: str | None = None
         self.is_refused = False
+        self.place_of: PlaceOf | None = None
         self._request_id: str | None = None
 
     def request_id(self, environ: dict[str, Any]) -> str:

@@ -13,14 +13,15 @@ from flask import Response, request
 
 from loaders.handle import ModelHandle
 from loaders.signature import InputSpec
-from service.errors import InvalidInput, TooLarge, UnknownModel, UnknownVersion, UnsupportedMedia
+from service.errors import InvalidInput, UnknownModel, UnknownVersion, UnsupportedMedia
 from service.http.blueprint import blueprint, runtime
-from service.http.columnar import relocated, relocated_text, to_rows
+from service.http.columnar import place_in_only_input, relocated, to_rows
 from service.http.exchange import Exchange, exchange
 from service.http.json import json_response
 from service.http.json_body import read_object
 from service.http.paths import EXACT
 from service.http.read import read_body
+from service.http.state import state_in
 from service.models.keeper import KnownVersion, ModelState
 from service.prediction import PredictCall
 from service.settings import Settings
@@ -68,8 +69,10 @@ def v1_predict(name: str, version: str | None = None) -> Response:
     received: list[V1Call] = []
 
     def receive(settings: Settings, _: InputSpec | None) -> V1Call:
-        received.append(_read(settings))
-        return received[0]
+        received.append(call := _read(settings))
+        if call.columns is not None:
+            state_in(request.environ).place_of = place_in_only_input(call.columns)
+        return call
 
     try:
         return exchange(name, version, receive, _respond)
@@ -78,10 +81,6 @@ def v1_predict(name: str, version: str | None = None) -> Response:
             raise
         # What is wrong with instance i is wrong in a column, as this caller has sent it.
         raise relocated(error, received[0].columns, received[0].spec) from error
-    except (TooLarge, UnsupportedMedia) as error:
-        if received and received[0].columns is not None:
-            error.args = (relocated_text(str(error), received[0].columns),)
-        raise
 
 
 def _respond(done: Exchange[V1Call]) -> Response:
