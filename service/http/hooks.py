@@ -97,7 +97,14 @@ class Hooks:
                 self._cors.add_headers(now, response)
             compress(response, now)
         method, route = self._metrics.count(now, response, state.started_at)
-        log_answer(now.environ, state, method=method, route=route, status=response.status_code)
+        log_answer(
+            now.environ,
+            state,
+            method=method,
+            route=route,
+            status=response.status_code,
+            request_id=response.headers.get("X-Request-ID"),
+        )
         return response
 
     def _add_headers(self, now: Request, state: RequestState, response: Response) -> None:

@@ -41,9 +41,13 @@ class RequestState:
     def request_id(self, environ: dict[str, Any]) -> str:
         """The caller's own `X-Request-ID` when it is well formed, else a new one; the same for the whole request."""
         if self._request_id is None:
-            asked = environ.get("HTTP_X_REQUEST_ID", "")
-            self._request_id = asked if _ACCEPTED_ID.fullmatch(asked) else _new_id()
+            self._request_id = accepted_id(environ.get("HTTP_X_REQUEST_ID")) or _new_id()
         return self._request_id
+
+
+def accepted_id(text: str | None) -> str | None:
+    """`text` where it can be the id of a request, else None."""
+    return text if text is not None and _ACCEPTED_ID.fullmatch(text) else None
 
 
 def _new_id() -> str:
