@@ -36,9 +36,11 @@ from gunicorn.workers.gthread import ThreadWorker
 
 from service.closing_listeners import is_held_by, let_nobody_else_in
 from service.gunicorn_connection import Connection
-from service.gunicorn_problem import Captured, as_problem
+from service.gunicorn_problem import Captured, refusal, status_of
+from service.logs import log_request
+from service.methods import method_label
 from service.overload import Overload, Place, Way
-from service.request_head import is_whole
+from service.request_head import head_of, is_whole
 from service.settings import SPARE_THREADS
 from service.unread_body import WORTH_READING_BYTES, bytes_at_hand, rest_of_body
 from service.wsgi_environ import ACCEPTED, AHEAD, ARRIVED_AT
@@ -159,6 +161,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         """Give a request to the threads that it is for. head: None where it cannot be seen."""
         conn.forget_request()
         conn.arrived_at = time.monotonic()
+        conn.head = head
         conn.place = Place(Way.MAIN)
         if self._overload is not None:
             conn.place = self._overload.place(len(self._main), head, is_stopping=not self.alive)
@@ -269,6 +272,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         try:
             return super().handle(conn)
         finally:
+            conn.head = None
             self._main.discard(conn)
 
     def _call_app(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -293,13 +297,25 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
         """Answer what is no HTTP request, or a failure outside the app. *Thread:* of the pool."""
-        answer = Captured()
-        if isinstance(exc, ConfigurationProblem):
-            answer.written = b"HTTP/1.1 404 Not Found\r\n"  # a path outside the prefix of SCRIPT_NAME
-        else:
-            super().handle_error(req, answer, addr, exc)
+        conn: Connection = self._on_thread.conn
+        head = head_of(conn.head or b"")
+        status = 404  # a path outside the prefix of SCRIPT_NAME
+        if not isinstance(exc, ConfigurationProblem):
+            page = Captured()
+            super().handle_error(req, page, addr, exc)
+            status = status_of(page.written)
+        answer = refusal(status, head, os.environ.get("SCRIPT_NAME", ""))
+        log_request(
+            method=method_label(head.method),
+            route="unmatched",
+            status=status,
+            duration_ms=(time.monotonic() - conn.arrived_at) * 1000,
+            request_id=answer.request_id,
+            client=addr[0] if isinstance(addr, tuple) else None,
+            problem=answer.title,
+        )
         try:
-            client.sendall(as_problem(answer.written))
+            client.sendall(answer.data)
         except OSError:
             self.log.debug("the client was gone before its error could be sent")
 

@@ -28,8 +28,8 @@ class Hooks:
     That holds for Jitney's own routes, or for every route when the whole app is Jitney's; requests are counted and
     logged in any case. In an app that has pages of its own, what goes wrong at or under a path of Jitney's is answered
     here: the client of an API is not to get the app's page for people. `OwnPaths` tells whose a path is. Where such an
-    app has nothing at `/`, neither before nor after Jitney was added, `front_page` answers: a rule in the app's map could hide
-    one that it adds later.
+    app has nothing at `/`, neither before nor after Jitney was added, `front_page` answers: a rule in the app's map
+    could hide one that it adds later.
 
     `X-Model-Version` tells the version that answered, or else the default one; it is left out as long as that is not
     known, that is while a bundle is being read.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from service.http.state import RequestState, accepted_id
+from service.http.state import RequestState
 from service.logs import is_request_logged, log_request
+from service.request_id import accepted_id
 
 
 def log_answer(

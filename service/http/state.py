@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import re
 import time
 from typing import Any, cast
 
@@ -12,10 +10,9 @@ from flask import Request, request
 from loaders.handle import ModelHandle
 from service.batching.tickets import Answer
 from service.http.places import PlaceOf
+from service.request_id import accepted_id, new_id
 
 _KEY = "jitney.state"
-
-_ACCEPTED_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 
 class RequestState:
@@ -41,18 +38,8 @@ class RequestState:
     def request_id(self, environ: dict[str, Any]) -> str:
         """The caller's own `X-Request-ID` when it is well formed, else a new one; the same for the whole request."""
         if self._request_id is None:
-            self._request_id = accepted_id(environ.get("HTTP_X_REQUEST_ID")) or _new_id()
+            self._request_id = accepted_id(environ.get("HTTP_X_REQUEST_ID")) or new_id()
         return self._request_id
-
-
-def accepted_id(text: str | None) -> str | None:
-    """`text` where it can be the id of a request, else None."""
-    return text if text is not None and _ACCEPTED_ID.fullmatch(text) else None
-
-
-def _new_id() -> str:
-    """16 hexadecimal digits; a name and no secret, for which it need not come from the system's own source."""
-    return f"{random.getrandbits(64):016x}"
 
 
 def current_request() -> Request:
