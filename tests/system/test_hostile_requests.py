@@ -167,6 +167,38 @@ def test_a_chunked_body_is_taken_and_one_over_the_limit_is_not(server, path):
 
 
 @pytest.mark.parametrize(
+    "chunks",
+    [
+        b"ffffffffff\r\n",
+        b"f" * 1000 + b";x=y\r\n{",
+        b"%x\r\n" % (MAX_BODY_BYTES + 1),
+        b"5\r\n     \r\n%x\r\n" % (MAX_BODY_BYTES - 4),
+    ],
+    ids=lambda chunks: repr(chunks[:20]),
+)
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+def test_a_chunk_that_declares_too_much_is_refused_before_it_comes(server, path, chunks, encoding):
+    with connected(server) as connection:
+        began = time.monotonic()
+        connection.sendall(head(path, "Transfer-Encoding: chunked", f"Content-Encoding: {encoding}") + chunks)
+        response = answer(connection)
+        assert response.status == 413
+        assert b"MAX_BODY_BYTES" in check_form(path, response)
+        assert response.headers["Connection"] == "close"
+        assert time.monotonic() - began < 3  # milliseconds on a quiet machine; the patience with clients is longer
+
+
+def test_chunks_that_declare_just_what_is_allowed_are_taken(server, path):
+    body = body_of(path).ljust(MAX_BODY_BYTES)
+    with connected(server) as connection:
+        chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (body[:1000], body[1000:]))
+        sender = send(connection, head(path, "Transfer-Encoding: chunked") + chunks + b"0\r\n\r\n")
+        response = answer(connection)
+        assert (response.status, b"5.0" in response.read()) == (200, True)
+        sender.join(20)
+
+
+@pytest.mark.parametrize(
     "lines, status",
     [
         (["X-A: " + "a" * 9000], 431),
