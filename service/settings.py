@@ -14,6 +14,7 @@ from dotenv import dotenv_values
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from loaders.names import checked_name
 from service.batching.policy import BatchPolicy
 from service.cpu_threads import POOL_VARIABLES
 from service.logs import LogFormat
@@ -171,6 +172,11 @@ class Settings(BaseSettings):
         if not _DEVICE.fullmatch(value):
             raise ValueError("must be auto, cpu, cuda, or cuda:N with the number of a device, e.g. cuda:0")
         return value
+
+    @field_validator("model_name", "model_version")
+    @classmethod
+    def _reachable(cls, value: str | None) -> str | None:
+        return None if value is None else checked_name(value)
 
     @field_validator("scheduler")
     @classmethod
