@@ -13,6 +13,7 @@ from service.request_id import accepted_id, new_id
 
 _DETAILS = {
     404: "there is nothing at this path",
+    408: "the head of the request did not come to its end in the time of a request (REQUEST_TIMEOUT_MS)",
     414: "the request line is longer than is taken here",
     417: "the expectation in the header Expect cannot be met here",
     431: "the headers are more, or one is longer, than is taken here",

@@ -186,8 +186,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         while self._lingering and (force or self._lingering[0][0] <= now):
             _, conn = self._lingering.popleft()
             self._end(conn)
-        while self._half and (force or next(iter(self._half.values())) <= now):
+        while self._half and force:
             self._give_up_head()
+        while self._half and next(iter(self._half.values())) <= now:
+            self._time_out_head()
         if self._stop_at is not None:
             self._hasten(now - self._stop_at)
         elif self.nr_conns >= self.worker_connections:
@@ -201,6 +203,19 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         conn = next(iter(self._half))
         del self._half[conn]
         self._end(conn)
+
+    def _time_out_head(self) -> None:
+        """Tell the client that has waited longest with the rest of a head, and end its connection."""
+        conn, late_at = next(iter(self._half.items()))
+        del self._half[conn]
+        with suppress(OSError, ValueError, KeyError):  # it may be closed already
+            self.poller.unregister(conn.sock)
+        conn.wake_as_usual()
+        conn.arrived_at = late_at - self._patience_s
+        answer = self._refusal(conn, 408, conn.arrived() or b"", conn.client)
+        with suppress(OSError):  # the client is gone, or does not read: nobody waits for it here
+            conn.sock.send(answer)
+        self._linger(conn)
 
     def _make_room(self, now: float) -> None:
         """Let the connection go that has been silent for longest: a newcomer may be a probe, and would wait unseen."""
@@ -298,12 +313,20 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
         """Answer what is no HTTP request, or a failure outside the app. *Thread:* of the pool."""
         conn: Connection = self._on_thread.conn
-        head = head_of(conn.head or b"")
         status = 404  # a path outside the prefix of SCRIPT_NAME
         if not isinstance(exc, ConfigurationProblem):
             page = Captured()
             super().handle_error(req, page, addr, exc)
             status = status_of(page.written)
+        answer = self._refusal(conn, status, conn.head or b"", addr)
+        try:
+            client.sendall(answer)
+        except OSError:
+            self.log.debug("the client was gone before its error could be sent")
+
+    def _refusal(self, conn: Connection, status: int, arrived: bytes, addr: Any) -> bytes:
+        """The answer to what is no request, of which `arrived` has been seen; logged before anybody can ask for it."""
+        head = head_of(arrived)
         answer = refusal(status, head, os.environ.get("SCRIPT_NAME", ""))
         log_request(
             method=method_label(head.method),
@@ -314,10 +337,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             client=addr[0] if isinstance(addr, tuple) else None,
             problem=answer.title,
         )
-        try:
-            client.sendall(answer.data)
-        except OSError:
-            self.log.debug("the client was gone before its error could be sent")
+        return answer.data
 
     # The end.
 
