@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from loaders.formats.rows import rows_by_name
+from loaders.names import checked_name
 from loaders.signature import InputSpec, OutputSpec, TabularInput
 
 PredictFn = Callable[..., Any]
@@ -73,8 +74,14 @@ class ModelHandle:
     ) -> ModelHandle:
         """Serve any function from a list of rows to one result per row.
 
-        Without `input`, a row is a float64 array of any width.
+        Without `input`, a row is a float64 array of any width. Raises ValueError for a name or a version that no URL
+        could reach, see `loaders.names`.
         """
+        for what, value in (("name", name), ("version", version)):
+            try:
+                checked_name(value)
+            except ValueError as fault:
+                raise ValueError(f"{what}={value!r}: {fault}") from None
         return cls(
             name=name,
             version=version,

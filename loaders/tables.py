@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+from loaders.names import checked_name
+
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 
@@ -20,22 +21,14 @@ def _integer_as_text(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def _name(value: str) -> str:
-    if not _NAME.fullmatch(value):
-        raise ValueError(
-            "must be 1 to 128 letters (a-z), digits, dots, dashes or underscores, with a letter or digit first"
-        )
-    return value
-
-
 def _sha256(value: str) -> str:
     if not _SHA256.fullmatch(value):
         raise ValueError(f"must be 64 hexadecimal digits, not {len(value)} characters; `jitney pin` writes them")
     return value
 
 
-Name = Annotated[str, AfterValidator(_name)]
-Version = Annotated[str, AfterValidator(_name), BeforeValidator(_integer_as_text)]
+Name = Annotated[str, AfterValidator(checked_name)]
+Version = Annotated[str, AfterValidator(checked_name), BeforeValidator(_integer_as_text)]
 Positive = Annotated[int, Field(ge=1)]
 Pair = Annotated[list[Positive], Field(min_length=2, max_length=2)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]

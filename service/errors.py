@@ -145,9 +145,11 @@ class PredictionFailed(JitneyError):
     """Base of the errors that are the model's fault.
 
     `rows`: indices of the caller's own rows that failed, ascending. `reason`: the word that metrics count it under.
+    `request_id`: what the log calls the request that failed by it; empty where its caller gave none.
     """
 
     reason = "model"
+    request_id = ""
 
     def __init__(self, message: str, rows: Sequence[int] = ()) -> None:
         super().__init__(message)

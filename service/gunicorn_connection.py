@@ -23,8 +23,8 @@ class Connection(TConn):  # type: ignore[misc]
     Written by the thread that serves it: `served_since`, when a thread took it up, None as long as it waits for one;
     `body`, of the request that is being served, None as long as its head has not been read; `answered_at`, when the
     answer began. Written by the main thread: `place`, where its request was sent; `arrived_at`, when the whole head of
-    that was there; `seen_bytes`, how much of a head that is not whole; `left_bytes`, how much is still read from it
-    after its last answer.
+    that was there; `head`, its first bytes, None where they cannot be seen; `seen_bytes`, how much of a head that is
+    not whole; `left_bytes`, how much is still read from it after its last answer.
     """
 
     served_since: float | None = None
@@ -32,6 +32,7 @@ class Connection(TConn):  # type: ignore[misc]
     answered_at: float | None = None
     place: Place = Place(Way.MAIN)
     arrived_at: float = 0.0
+    head: bytes | None = None
     seen_bytes: int = -1
     left_bytes: int = LINGER_BYTES
 

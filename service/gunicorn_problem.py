@@ -1,10 +1,24 @@
-"""Gunicorn's own error pages, in the form that every other error has."""
+"""Answers to what never gets to the app, in place of gunicorn's error pages and in the form of every other error."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from http import HTTPStatus
 
 import orjson
+
+from service.protocol_paths import is_of_protocol
+from service.request_head import Head
+from service.request_id import accepted_id, new_id
+
+_DETAILS = {
+    404: "there is nothing at this path",
+    408: "the head of the request did not come to its end in the time of a request (REQUEST_TIMEOUT_MS)",
+    414: "the request line is longer than is taken here",
+    417: "the expectation in the header Expect cannot be met here",
+    431: "the headers are more, or one is longer, than is taken here",
+    501: "the Transfer-Encoding is none that is taken here; chunked is, and no other",
+}
 
 
 class Captured:
@@ -20,17 +34,44 @@ class Captured:
         self.written += data
 
 
-def as_problem(html_answer: bytes) -> bytes:
-    """Gunicorn's own error page as a problem document with the same status, and without what was wrong in detail."""
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """`data`: all that is sent, the head of the answer and its body, which an answer to HEAD has not."""
+
+    status: int
+    title: str
+    request_id: str
+    data: bytes
+
+
+def status_of(html_answer: bytes) -> int:
+    """The status of gunicorn's own error page."""
     status_line = html_answer.partition(b"\r\n")[0].decode("latin-1")
-    code = int(status_line.split(" ")[1]) if status_line.count(" ") >= 2 else 500
-    title = HTTPStatus(code).phrase
-    detail = "this is no HTTP request that can be answered here" if code < 500 else "the service failed on this request"
-    if code == HTTPStatus.NOT_FOUND:
-        detail = "there is nothing at this path"
-    body = orjson.dumps({"type": "about:blank", "title": title, "status": code, "detail": detail, "request_id": None})
-    head = (
-        f"HTTP/1.1 {code} {title}\r\nConnection: close\r\nContent-Type: application/problem+json\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
+    return int(status_line.split(" ")[1]) if status_line.count(" ") >= 2 else 500
+
+
+def refusal(status: int, head: Head, prefix: str = "") -> Refusal:
+    """The answer with this status, without what was wrong in detail, in the form of the protocol that was asked for.
+
+    head: what is known of the request. prefix: the path under which the app is mounted.
+    """
+    title = HTTPStatus(status).phrase
+    request_id = accepted_id(head.request_id) or new_id()
+    general = (
+        "this is no HTTP request that can be answered here" if status < 500 else "the service failed on this request"
     )
-    return head.encode("ascii") + body
+    detail = _DETAILS.get(status, general)
+    problem = {"type": "about:blank", "title": title, "status": status, "detail": detail, "request_id": request_id}
+    media_type, document = "application/problem+json", problem
+    if is_of_protocol(head.path.removeprefix(prefix)):
+        media_type, document = "application/json", {"error": detail}
+    body = orjson.dumps(document)
+    lines = (
+        f"HTTP/1.1 {status} {title}",
+        "Connection: close",
+        f"Content-Type: {media_type}",
+        f"Content-Length: {len(body)}",
+        f"X-Request-ID: {request_id}",
+    )
+    sent = "\r\n".join(lines).encode("ascii") + b"\r\n\r\n" + (b"" if head.method == "HEAD" else body)
+    return Refusal(status, title, request_id, sent)

@@ -36,9 +36,11 @@ from gunicorn.workers.gthread import ThreadWorker
 
 from service.closing_listeners import is_held_by, let_nobody_else_in
 from service.gunicorn_connection import Connection
-from service.gunicorn_problem import Captured, as_problem
+from service.gunicorn_problem import Captured, refusal, status_of
+from service.logs import log_request
+from service.methods import method_label
 from service.overload import Overload, Place, Way
-from service.request_head import is_whole
+from service.request_head import head_of, is_whole
 from service.settings import SPARE_THREADS
 from service.unread_body import WORTH_READING_BYTES, bytes_at_hand, rest_of_body
 from service.wsgi_environ import ACCEPTED, AHEAD, ARRIVED_AT
@@ -159,6 +161,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         """Give a request to the threads that it is for. head: None where it cannot be seen."""
         conn.forget_request()
         conn.arrived_at = time.monotonic()
+        conn.head = head
         conn.place = Place(Way.MAIN)
         if self._overload is not None:
             conn.place = self._overload.place(len(self._main), head, is_stopping=not self.alive)
@@ -183,8 +186,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         while self._lingering and (force or self._lingering[0][0] <= now):
             _, conn = self._lingering.popleft()
             self._end(conn)
-        while self._half and (force or next(iter(self._half.values())) <= now):
+        while self._half and force:
             self._give_up_head()
+        while self._half and next(iter(self._half.values())) <= now:
+            self._time_out_head()
         if self._stop_at is not None:
             self._hasten(now - self._stop_at)
         elif self.nr_conns >= self.worker_connections:
@@ -198,6 +203,19 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         conn = next(iter(self._half))
         del self._half[conn]
         self._end(conn)
+
+    def _time_out_head(self) -> None:
+        """Tell the client that has waited longest with the rest of a head, and end its connection."""
+        conn, late_at = next(iter(self._half.items()))
+        del self._half[conn]
+        with suppress(OSError, ValueError, KeyError):  # it may be closed already
+            self.poller.unregister(conn.sock)
+        conn.wake_as_usual()
+        conn.arrived_at = late_at - self._patience_s
+        answer = self._refusal(conn, 408, conn.arrived() or b"", conn.client)
+        with suppress(OSError):  # the client is gone, or does not read: nobody waits for it here
+            conn.sock.send(answer)
+        self._linger(conn)
 
     def _make_room(self, now: float) -> None:
         """Let the connection go that has been silent for longest: a newcomer may be a probe, and would wait unseen."""
@@ -269,6 +287,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         try:
             return super().handle(conn)
         finally:
+            conn.head = None
             self._main.discard(conn)
 
     def _call_app(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -293,15 +312,32 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
         """Answer what is no HTTP request, or a failure outside the app. *Thread:* of the pool."""
-        answer = Captured()
-        if isinstance(exc, ConfigurationProblem):
-            answer.written = b"HTTP/1.1 404 Not Found\r\n"  # a path outside the prefix of SCRIPT_NAME
-        else:
-            super().handle_error(req, answer, addr, exc)
+        conn: Connection = self._on_thread.conn
+        status = 404  # a path outside the prefix of SCRIPT_NAME
+        if not isinstance(exc, ConfigurationProblem):
+            page = Captured()
+            super().handle_error(req, page, addr, exc)
+            status = status_of(page.written)
+        answer = self._refusal(conn, status, conn.head or b"", addr)
         try:
-            client.sendall(as_problem(answer.written))
+            client.sendall(answer)
         except OSError:
             self.log.debug("the client was gone before its error could be sent")
+
+    def _refusal(self, conn: Connection, status: int, arrived: bytes, addr: Any) -> bytes:
+        """The answer to what is no request, of which `arrived` has been seen; logged before anybody can ask for it."""
+        head = head_of(arrived)
+        answer = refusal(status, head, os.environ.get("SCRIPT_NAME", ""))
+        log_request(
+            method=method_label(head.method),
+            route="unmatched",
+            status=status,
+            duration_ms=(time.monotonic() - conn.arrived_at) * 1000,
+            request_id=answer.request_id,
+            client=addr[0] if isinstance(addr, tuple) else None,
+            problem=answer.title,
+        )
+        return answer.data
 
     # The end.
 

@@ -94,7 +94,7 @@ def log_request(
     route: str,
     status: int,
     duration_ms: float,
-    request_id: str,
+    request_id: str | None,
     client: str | None = None,
     rows: int | None = None,
     queue_ms: float | None = None,

@@ -163,10 +163,12 @@ def predict(
     entered_at: float | None = None,
     arrival: Arrival | None = None,
     is_gone: Callable[[], bool] | None = None,
+    request_id: str = "",
 ) -> Prediction:
     """The answer to `call`; raises a `JitneyError` instead of giving a wrong or partial one.
 
     entered_at: when the request came, `time.monotonic()`; reading and preparing it counts against its deadline.
+    request_id: what the log is to call it.
 
     *Thread:* the request's own; it blocks until the answer is there, at most until the deadline.
     """
@@ -176,7 +178,7 @@ def predict(
     preprocess_s = time.perf_counter() - started_at
     runtime.metrics.preprocessed(model, preprocess_s)
     key = LaneKey(model, parameters, rows[0].shape_key)
-    answer = _ask(runtime, key, rows, call, entered_at, arrival, is_gone)
+    answer = _ask(runtime, key, rows, call, entered_at, arrival, is_gone, request_id)
     proba = call.parameters.get("proba", False)
     answered_at = time.perf_counter()
     predictions = _presented(runtime, model, _RAW if proba else model.output, answer)
@@ -206,6 +208,7 @@ def _ask(
     entered_at: float,
     arrival: Arrival | None,
     is_gone: Callable[[], bool] | None,
+    request_id: str,
 ) -> Answer:
     """Have the batcher answer, and count it when it does not."""
     deadline = deadline_of(runtime, entered_at, call.timeout_s)
@@ -222,6 +225,7 @@ def _ask(
             arrival=arrival,
             is_gone=is_gone,
             origin=None if runtime.tracing is None else runtime.tracing.origin(),
+            request_id=request_id,
         )
     except (QueueFull, DeadlineExceeded, Draining, WorkerDead) as error:
         runtime.metrics.rejected(key.model, _REJECTIONS[type(error)])

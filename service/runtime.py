@@ -385,7 +385,9 @@ class Runtime:
     ) -> None:
         """A batch has run."""
         for error in errors:
-            log_error(_log, logging.ERROR, "a row of batch %d failed: %s", info.batch_id, error, error=error.__cause__)
+            whose = f" in request {error.request_id}" if error.request_id else ""
+            told = "a row of batch %d failed%s: %s"
+            log_error(_log, logging.ERROR, told, info.batch_id, whose, error, error=error.__cause__)
         self.metrics.batch(key.model, info, waits_s, errors)
         self._keeper.statistics(key.model).batch(info, len(errors))
         self.recent.add(key.model, info, waits_s, len(errors))

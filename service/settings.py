@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import MutableMapping
-from difflib import get_close_matches
+from collections.abc import Iterable, MutableMapping
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,8 +15,11 @@ from dotenv import dotenv_values
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from loaders.names import checked_name
 from service.batching.policy import BatchPolicy
+from service.cpu_threads import POOL_VARIABLES
 from service.logs import LogFormat
+from service.misspelt import misspelt
 
 # Threads beside those that predict, half of them for probes and half for refusals while all of those are taken.
 SPARE_THREADS = 8
@@ -35,9 +37,6 @@ _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\sA-Z]+")
 MIN_KEY_CHARS = 8
 MAX_KEY_CHARS = 256
 _KEY = re.compile(rf"[!-~]{{{MIN_KEY_CHARS},{MAX_KEY_CHARS}}}")
-
-# How much a name must be like a setting's to be taken for a misspelt one, from 0 to 1.
-_ALIKE = 0.85
 
 Positive = Annotated[int, Field(ge=1)]
 
@@ -185,6 +184,11 @@ class Settings(BaseSettings):
             raise ValueError("must be auto, cpu, cuda, or cuda:N with the number of a device, e.g. cuda:0")
         return value
 
+    @field_validator("model_name", "model_version")
+    @classmethod
+    def _reachable(cls, value: str | None) -> str | None:
+        return None if value is None else checked_name(value)
+
     @field_validator("scheduler")
     @classmethod
     def _named(cls, value: str) -> str:
@@ -285,19 +289,22 @@ def load_settings(**values: Any) -> Settings:
         raise SettingsError("\n".join(_line(fault) for fault in error.errors(include_url=False))) from None
 
 
+def misspelt_settings(names: Iterable[str]) -> dict[str, str]:
+    """Of the names of variables those that look like a setting and are none, each with that setting."""
+    own = (name for name in names if name not in POOL_VARIABLES)
+    return misspelt(own, [name.upper() for name in Settings.model_fields])
+
+
 def read_dotenv(path: Path = Path(".env"), environ: MutableMapping[str, str] = os.environ) -> list[str]:
     """Take over the lines of a `.env` file; variables that are set already win.
 
     Returns a sentence for each line that looks like a setting and is none.
     """
-    doubts = []
-    known = [name.upper() for name in Settings.model_fields]
-    for name, value in dotenv_values(path).items():
+    lines = dotenv_values(path)
+    for name, value in lines.items():
         if value is not None:
             environ.setdefault(name, value)
-        if name not in known and (close := get_close_matches(name.upper(), known, n=1, cutoff=_ALIKE)):
-            doubts.append(f"{path}: {name} is no setting; did you mean {close[0]}?")
-    return doubts
+    return [f"{path}: {name} is no setting; did you mean {right}?" for name, right in misspelt_settings(lines).items()]
 
 
 def _parts(text: str) -> list[str]:

@@ -219,14 +219,15 @@ class ThreadedBatcher:
         arrival: Arrival | None = None,
         is_gone: Callable[[], bool] | None = None,
         origin: object | None = None,
+        request_id: str = "",
     ) -> Answer:
         """Like `submit`, but tells about the batches too, and knows who goes first.
 
         `arrival`: what `announce` gave for this request; it is released whatever happens. `is_gone` is asked now and
         then while waiting; when it says True the rows are withdrawn and ClientGone is raised. `origin`: whatever tells
-        `on_origins` where the request comes from.
+        `on_origins` where the request comes from. `request_id`: what the log is to call the request when it fails.
         """
-        ticket = self._served(rows, timeout_s, key, lengths, priority, arrival, is_gone, origin)
+        ticket = self._served(rows, timeout_s, key, lengths, priority, arrival, is_gone, origin, request_id)
         batches = [info for info in ticket.batches if info is not None]
         queue_s = max([info.started_at for info in batches], default=ticket.enqueued_at) - ticket.enqueued_at
         model_s = max([info.model_s for info in batches], default=0.0)
@@ -317,6 +318,7 @@ class ThreadedBatcher:
         arrival: Arrival | None = None,
         is_gone: Callable[[], bool] | None = None,
         origin: object | None = None,
+        request_id: str = "",
     ) -> Ticket:
         """The whole way of a request on its own thread; returns it with its results, or raises."""
         if arrival is not None:
@@ -325,6 +327,7 @@ class ThreadedBatcher:
             self._refuse_worker()
             deadline = self._clock() + self._patience_s(timeout_s)
             ticket = self._ticket(rows, lengths, key, deadline, priority)
+            ticket.request_id = request_id
             if not ticket.rows:
                 return ticket
             ticket.origin = origin

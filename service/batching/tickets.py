@@ -116,7 +116,8 @@ class Ticket:
     but not the other way round: a request is freed without the garbage collector. Four fields belong to
     the lane, that is to the worker: `level` is the priority that the request has now, `turn_at` when it last queued up,
     `credit` how many rows it may still send before it must queue again, `unserved` how many rows the lane counts for
-    it. `origin`: what `ask` was told of where the request comes from, set before it is admitted.
+    it. `origin`: what `ask` was told of where the request comes from, set before it is admitted. `request_id`: what the
+    log calls the request.
     """
 
     lane: LaneName
@@ -136,6 +137,7 @@ class Ticket:
     level: Priority = Priority.NORMAL
     credit: int = 0
     origin: object | None = None
+    request_id: str = ""
 
     @classmethod
     def of(
@@ -189,6 +191,13 @@ class Ticket:
             self.failure = error
         if row is not None:
             self.failed_rows += (row.index,)
+
+
+def requests_of(rows: Sequence[Row]) -> str:
+    """The requests that `rows` are of, as the log calls them."""
+    ids = dict.fromkeys(row.ticket.request_id for row in rows)
+    ids.pop("", None)
+    return f"request {', '.join(ids)}" if ids else "requests without an id"
 
 
 @dataclass(slots=True, eq=False)

@@ -18,7 +18,7 @@ from service.batching.isolation import Outcomes, run_isolated
 from service.batching.lanes import Lane, Lanes
 from service.batching.policy import BatchLimits
 from service.batching.schedulers import Scheduler
-from service.batching.tickets import BatchInfo, FlushReason, Job, Row, Ticket
+from service.batching.tickets import BatchInfo, FlushReason, Job, Row, Ticket, requests_of
 from service.errors import PredictionFailed, SchedulerFailed
 
 _log = logging.getLogger("jitney.worker")
@@ -94,6 +94,7 @@ class Worker:
         self._patience_s = IDLE_WAIT_S
         self._jobs: deque[Job] = deque()
         self._job_was_last = False
+        self._in_model: list[Row] = []
         self._draining = False
         self.thread_id: int | None = None  # of the thread that is in `run`
         self.ceiling = Ceiling(max_batch_size)
@@ -115,7 +116,9 @@ class Worker:
             # The last line of the thread: whatever ended it, everyone who waits is told.
             self._end(WorkerState.DEAD, error)
             shown = None if isinstance(error, StartFailed) else error
-            log_error(_log, logging.CRITICAL, "the inference worker has ended", error=shown)
+            where = f" on {requests_of(self._in_model)}" if self._in_model else ""
+            self._in_model = []
+            log_error(_log, logging.CRITICAL, "the inference worker has ended%s", where, error=shown)
             self._tell(self._listener.on_death, error)
         else:
             self._end(WorkerState.STOPPED, None)
@@ -220,7 +223,8 @@ class Worker:
             error.__cause__ = cause
             row.ticket.fail(error, row)
         self._finish(lane, rows)
-        log_error(_log, logging.ERROR, "the scheduler failed; %d rows get an error", len(rows), error=cause)
+        told = "the scheduler failed; %d rows get an error, of %s"
+        log_error(_log, logging.ERROR, told, len(rows), requests_of(rows), error=cause)
 
     def _serve(self, lane: Lane, limits: BatchLimits, reason: FlushReason) -> None:
         """Run the next batch of a lane and answer its callers."""
@@ -229,6 +233,7 @@ class Worker:
         if not rows:
             return
         started_at = self.busy_since = self._clock()
+        self._in_model = rows
         outcomes = run_isolated(
             lambda payloads: self._predict(lane.key, payloads),
             rows,
@@ -236,6 +241,7 @@ class Worker:
             on_split=lambda kind, size: self._on_split(kind, size, lane.key),
         )
         ended_at = self._clock()
+        self._in_model = []
         lengths = [row.length for row in rows]
         info = BatchInfo(
             batch_id=next(self._batch_ids),
@@ -268,6 +274,7 @@ class Worker:
             self.ceiling.succeeded(len(rows))
         for position, row in enumerate(rows):
             if position in outcomes.errors:
+                outcomes.errors[position].request_id = row.ticket.request_id
                 row.ticket.fail(outcomes.errors[position], row)
             elif position not in outcomes.left_out:
                 row.ticket.answer(row, outcomes.results[position], info)

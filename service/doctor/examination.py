@@ -23,7 +23,7 @@ from service.doctor.models import look_at_models
 from service.doctor.nginx import check_nginx
 from service.doctor.threads import check_native_threads, check_open_files, check_threads, check_workers
 from service.doctor.timeouts import check_timeouts
-from service.settings import Settings, SettingsError, load_settings, read_dotenv
+from service.settings import Settings, SettingsError, load_settings, misspelt_settings, read_dotenv
 
 _GUNICORN_CONFIG = "service.gunicorn_config"
 
@@ -39,6 +39,8 @@ def examine(
     before = dict(os.environ)
     for doubt in read_dotenv():
         yield warning(".env", doubt, "correct its name, or remove the line")
+    for name, right in misspelt_settings(before).items():
+        yield warning("environment", f"{name} is no setting; did you mean {right}?", f"call it {right}, or unset it")
     try:
         settings = load_settings()
     except SettingsError as faults:

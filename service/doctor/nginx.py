@@ -7,8 +7,9 @@ from pathlib import Path
 
 from service.doctor.findings import Finding, error, ok, warning
 from service.doctor.gunicorn_values import GunicornValues
+from service.doctor.nginx_directives import check_values, size_bytes, time_s
 from service.doctor.nginx_file import NginxError, read_nginx
-from service.doctor.nginx_scopes import Handover, handovers, size_bytes, time_s
+from service.doctor.nginx_scopes import Handover, handovers
 from service.settings import Settings
 
 # What nginx does where nothing is written (nginx.org, ngx_http_core_module, _proxy_module, _upstream_module).
@@ -35,6 +36,7 @@ def check_nginx(path: Path, settings: Settings, gunicorn: GunicornValues) -> Ite
     for left_out in file.left_out:
         if not left_out.partition(":")[0].endswith(_BORING_INCLUDES):
             yield warning("nginx include", f"not read: {left_out}", "give the file that includes it, in its directory")
+    yield from check_values(file.root)
     found, is_ours = handovers(file, _port_or_path(settings.bind))
     if not found:
         yield error("nginx proxy_pass", "no block hands requests on", f"proxy_pass http://{settings.bind};")
@@ -51,45 +53,53 @@ def check_nginx(path: Path, settings: Settings, gunicorn: GunicornValues) -> Ite
 
 def _check(here: Handover, settings: Settings, gunicorn: GunicornValues) -> Iterator[Finding]:
     where = f"nginx {here.where}"
-    yield _body(here, where, settings)
-    yield _read_timeout(here, where, settings, gunicorn)
-    yield _send_timeout(here, where, settings)
+    yield from _body(here, where, settings)
+    yield from _read_timeout(here, where, settings, gunicorn)
+    yield from _send_timeout(here, where, settings)
     yield from _kept_connections(here, where, gunicorn)
     yield _buffering(here, where)
     yield _next_upstream(here, where)
 
 
-def _body(here: Handover, where: str, settings: Settings) -> Finding:
+# What is no size or time at all, `check_values` has said.
+
+
+def _body(here: Handover, where: str, settings: Settings) -> Iterator[Finding]:
     words = here.value("client_max_body_size")
     limit = _BODY_BYTES if words is None else size_bytes(_first(words))
     least = settings.max_body_bytes
-    fix = f"client_max_body_size {_as_size(least)};"
-    if limit is None:
-        return error(where, f"client_max_body_size {_first(words)} is no size", fix)
     told = f"client_max_body_size {_first(words)}" if words else "client_max_body_size is not set, which means 1m"
     if limit and limit < least:
-        return error(where, f"{told}: nginx refuses bodies that MAX_BODY_BYTES={least} allows, with a page", fix)
-    return ok(where, f"{told}: not less than MAX_BODY_BYTES={least}")
+        found = f"{told}: nginx refuses bodies that MAX_BODY_BYTES={least} allows, with a page"
+        yield error(where, found, f"client_max_body_size {_as_size(least)};")
+    elif limit is not None:
+        yield ok(where, f"{told}: not less than MAX_BODY_BYTES={least}")
 
 
-def _read_timeout(here: Handover, where: str, settings: Settings, gunicorn: GunicornValues) -> Finding:
+def _read_timeout(here: Handover, where: str, settings: Settings, gunicorn: GunicornValues) -> Iterator[Finding]:
     longest_s, told = _time(here, "proxy_read_timeout", _PROXY_TIMEOUT_S)
     request_s, stop_s = settings.request_timeout_ms / 1000, gunicorn.graceful_timeout_s
     fix = f"proxy_read_timeout {int(stop_s) + 5}s;"
-    if longest_s is None or longest_s <= request_s:
-        return error(where, f"{told}: nginx gives up before the service answers (REQUEST_TIMEOUT_MS)", fix)
-    if longest_s <= stop_s:
-        return warning(where, f"{told}: not longer than GRACEFUL_TIMEOUT_S={stop_s}", fix)
-    return ok(where, f"{told}: longer than GRACEFUL_TIMEOUT_S={stop_s}")
+    if longest_s is None:
+        return
+    if longest_s <= request_s:
+        yield error(where, f"{told}: nginx gives up before the service answers (REQUEST_TIMEOUT_MS)", fix)
+    elif longest_s <= stop_s:
+        yield warning(where, f"{told}: not longer than GRACEFUL_TIMEOUT_S={stop_s}", fix)
+    else:
+        yield ok(where, f"{told}: longer than GRACEFUL_TIMEOUT_S={stop_s}")
 
 
-def _send_timeout(here: Handover, where: str, settings: Settings) -> Finding:
+def _send_timeout(here: Handover, where: str, settings: Settings) -> Iterator[Finding]:
     longest_s, told = _time(here, "proxy_send_timeout", _PROXY_TIMEOUT_S)
     request_s = settings.request_timeout_ms / 1000
-    if longest_s is None or longest_s < request_s:
+    if longest_s is None:
+        return
+    if longest_s < request_s:
         fix = f"proxy_send_timeout {int(request_s) + 5}s;"
-        return warning(where, f"{told}: shorter than REQUEST_TIMEOUT_MS, while all threads may be busy", fix)
-    return ok(where, f"{told}: not shorter than REQUEST_TIMEOUT_MS")
+        yield warning(where, f"{told}: shorter than REQUEST_TIMEOUT_MS, while all threads may be busy", fix)
+    else:
+        yield ok(where, f"{told}: not shorter than REQUEST_TIMEOUT_MS")
 
 
 def _kept_connections(here: Handover, where: str, gunicorn: GunicornValues) -> Iterator[Finding]:
@@ -103,10 +113,10 @@ def _kept_connections(here: Handover, where: str, gunicorn: GunicornValues) -> I
     idle_s = time_s(_first(idle[-1].args)) if idle else _UPSTREAM_KEEPALIVE_S
     told = f"keepalive_timeout {_first(idle[-1].args)}" if idle else "keepalive_timeout is not set, which means 60s"
     most_s = gunicorn.keepalive_s - _CLOSING_MARGIN_S
-    if idle_s is None or idle_s > most_s:
+    if idle_s is not None and idle_s > most_s:
         found = f"upstream, {told}: gunicorn closes idle connections after {gunicorn.keepalive_s} s, under a request"
         yield error(where, found, f"keepalive_timeout {max(1, int(most_s) - 14)}s;")
-    else:
+    elif idle_s is not None:
         yield ok(where, f"upstream, {told}: less than the {gunicorn.keepalive_s} s of gunicorn")
     version, headers = here.value("proxy_http_version"), here.values("proxy_set_header")
     if version is None or _first(version) == "1.0":

@@ -9,6 +9,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
+
+from service.doctor.nginx_names import begins_directive
 
 # More files or blocks inside each other are a mistake, or a loop that links have hidden.
 _MAX_DEPTH = 32
@@ -24,17 +27,33 @@ _TOKEN = re.compile(
 _ESCAPED_QUOTE = re.compile(r"""\\(["'])""")
 
 
+# So much of a word is shown in a message.
+_MAX_SHOWN_CHARS = 60
+
+
 class NginxError(Exception):
     """The file cannot be read, or is no nginx configuration; the message says where."""
 
 
+class _Token(NamedTuple):
+    """`kind`: the name of the group in the expression above. `line`: the one that it begins in."""
+
+    text: str
+    kind: str
+    line: int
+
+
 @dataclass(slots=True)
 class Block:
-    """`name` and `args` as written; `inside`: its directives in order, with those of included files in their place."""
+    """`name` and `args` as written; `inside`: its directives in order, with those of included files in their place.
+
+    `place`: the file and the line that it begins in.
+    """
 
     name: str
     args: tuple[str, ...] = ()
     inside: list[Block] = field(default_factory=list)
+    place: str = ""
 
     def named(self, name: str) -> list[Block]:
         """The directives of this name that stand directly inside."""
@@ -80,26 +99,32 @@ class _Reader:
         tokens = _tokens(text, path.name)
         return self._blocks(tokens, path.name, depth, is_inside=False)
 
-    def _blocks(self, tokens: Iterator[tuple[str, bool]], name: str, depth: int, *, is_inside: bool) -> list[Block]:
+    def _blocks(self, tokens: Iterator[_Token], name: str, depth: int, *, is_inside: bool) -> list[Block]:
         if depth > _MAX_DEPTH:
             raise NginxError(f"{name}: blocks lie inside each other more than {_MAX_DEPTH} deep")
         found: list[Block] = []
-        words: list[str] = []
-        for text, is_mark in tokens:
-            if not is_mark:
-                words.append(text)
-            elif text == "}":
-                if words or not is_inside:
-                    raise NginxError(f"{name}: a }} stands where no block ends (is a ; missing before it?)")
+        words: list[_Token] = []
+        for token in tokens:
+            if token.kind != "mark":
+                _refuse_if_it_begins_another(words, token, name)
+                words.append(token)
+            elif token.text == "}":
+                if words:
+                    raise NginxError(f"{_after(words[-1], name)}: a ; is missing, for a }} follows")
+                if not is_inside:
+                    raise NginxError(f"{name}, line {token.line}: a }} stands where no block ends")
                 return found
             elif words:
-                block = Block(words[0], tuple(words[1:]))
+                texts = [word.text for word in words]
+                block = Block(texts[0], tuple(texts[1:]), place=f"{name}, line {words[0].line}")
                 words = []
-                if text == "{":
+                if token.text == "{":
                     block.inside = self._blocks(tokens, name, depth + 1, is_inside=True)
                 found += self._included(block, depth) if block.name == "include" else [block]
-        if words or is_inside:
-            raise NginxError(f"{name} ends in the middle of a {'block' if is_inside else 'directive'}")
+        if words:
+            raise NginxError(f"{_after(words[-1], name)}: a ; is missing: the file ends in the middle of a directive")
+        if is_inside:
+            raise NginxError(f"{name} ends in the middle of a block: a }} is missing")
         return found
 
     def _included(self, block: Block, depth: int) -> list[Block]:
@@ -122,9 +147,21 @@ class _Reader:
         return found
 
 
-def _tokens(text: str, name: str) -> Iterator[tuple[str, bool]]:
-    """(token, whether it is a mark) without comments; a quoted mark is a word."""
-    position = 0
+def _refuse_if_it_begins_another(words: list[_Token], token: _Token, name: str) -> None:
+    """Raise NginxError where `token` is no value of the directive that has begun with `words`."""
+    if not words or token.kind != "word":
+        return
+    if begins_directive(token.text, is_first_of_line=token.line > words[-1].line):
+        raise NginxError(f"{_after(words[-1], name)}: a ; is missing, for {token.text} begins another directive")
+
+
+def _after(word: _Token, name: str) -> str:
+    return f"{name}, line {word.line}, behind {word.text[:_MAX_SHOWN_CHARS]!r}"
+
+
+def _tokens(text: str, name: str) -> Iterator[_Token]:
+    """Without comments; a quoted mark is no mark."""
+    position, line, counted_to = 0, 1, 0
     while True:
         while position < len(text) and text[position].isspace():
             position += 1
@@ -132,9 +169,10 @@ def _tokens(text: str, name: str) -> Iterator[tuple[str, bool]]:
             return
         match = _TOKEN.match(text, position)
         if match is None:
-            line = text.count("\n", 0, position) + 1
+            line += text.count("\n", counted_to, position)
             raise NginxError(f"{name}, line {line}: a quotation has no end")
+        line, counted_to = line + text.count("\n", counted_to, position), position
         position = match.end()
         kind = match.lastgroup or ""
         if kind != "comment":
-            yield _ESCAPED_QUOTE.sub(r"\1", match[kind]), kind == "mark"
+            yield _Token(_ESCAPED_QUOTE.sub(r"\1", match[kind]), kind, line)

@@ -8,10 +8,6 @@ from dataclasses import dataclass
 
 from service.doctor.nginx_file import Block, NginxFile
 
-_SIZE = re.compile(r"(\d+)([kKmMgG]?)")
-_TIME = re.compile(r"(\d+)(ms|s|m|h|d|w|M|y)?")
-_BYTES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
-_SECONDS = {"ms": 0.001, None: 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "M": 2592000, "y": 31536000}
 _URL = re.compile(r"https?://(unix:[^:\s]+|[^/\s]+)")
 
 
@@ -50,20 +46,6 @@ def handovers(file: NginxFile, port_or_path: str | None) -> tuple[list[Handover]
     found = [_handover(scopes, block, upstreams) for block, scopes in _passes(file.root, ()) if block.args]
     there = [each for each in found if any(_leads_to(address, port_or_path) for address in each.addresses)]
     return (there, True) if there else (found, False)
-
-
-def size_bytes(text: str) -> int | None:
-    """`16m` as a number of bytes; None for what is no size."""
-    match = _SIZE.fullmatch(text)
-    return None if match is None else int(match[1]) * _BYTES[match[2].lower()]
-
-
-def time_s(text: str) -> float | None:
-    """`1m30s` as seconds; None for what is no time."""
-    parts = list(_TIME.finditer(text))
-    if not parts or "".join(part[0] for part in parts) != text:
-        return None
-    return sum(int(part[1]) * _SECONDS[part[2]] for part in parts)
 
 
 def _every(block: Block, name: str) -> Iterator[Block]:

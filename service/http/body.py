@@ -17,6 +17,7 @@ from loaders.signature import ImageInput, InputSpec, TextInput
 from service.errors import Fault, InvalidInput, UnsupportedMedia
 from service.http.form import Part, read_parts
 from service.http.json_body import read_object
+from service.http.places import PlaceOf
 from service.http.read import read_body
 from service.prediction import PredictCall
 from service.settings import Settings
@@ -46,12 +47,14 @@ class ReadCall(NamedTuple):
     """A body that has been read, before the model that will answer is known.
 
     `single`: the request used a short form for one item, so the answer also has `prediction`. `sent_as`: the kind of
-    input that its form is for; None where it is for any.
+    input that its form is for; None where it is for any. `place_of`: how its caller knows each row, where those are no
+    instances.
     """
 
     call: PredictCall
     single: bool
     sent_as: type[InputSpec] | None = None
+    place_of: PlaceOf | None = None
 
     @property
     def model_version(self) -> str | None:
@@ -94,7 +97,8 @@ def read_call(request: Request, settings: Settings, expected: InputSpec | None =
     if mimetype == "multipart/form-data":
         return _from_form(read_body(request, settings), request.mimetype_params.get("boundary", ""), settings)
     if mimetype.startswith("image/"):
-        return ReadCall(PredictCall([read_body(request, settings)]), single=True, sent_as=ImageInput)
+        call = PredictCall([read_body(request, settings)])
+        return ReadCall(call, single=True, sent_as=ImageInput, place_of=lambda _: "body")
     raise UnsupportedMedia(
         "taken are the Content-Types application/json, and for pictures multipart/form-data and image/*"
     )
@@ -123,7 +127,9 @@ def call_of(document: dict[str, Any], reread: Callable[[], ReadCall] | None) -> 
         reread=_call_of(reread),
     )
     by_text = body.text is not None
-    return ReadCall(call, single=by_text, sent_as=TextInput if by_text else None)
+    if by_text:
+        return ReadCall(call, single=True, sent_as=TextInput, place_of=lambda _: "text")
+    return ReadCall(call, single=False)
 
 
 def _call_of(reread: Callable[[], ReadCall] | None) -> Callable[[], PredictCall] | None:
@@ -140,7 +146,8 @@ def _from_form(data: bytes, boundary: str, settings: Settings) -> ReadCall:
     call = PredictCall(
         pictures, model_version=_field(parts, "model_version"), timeout_s=_timeout_s(_field(parts, "timeout_ms"))
     )
-    return ReadCall(call, single=len(pictures) == 1, sent_as=ImageInput)
+    single = len(pictures) == 1
+    return ReadCall(call, single=single, sent_as=ImageInput, place_of=lambda row: "file" if single else f"file[{row}]")
 
 
 def _field(parts: list[Part], name: str) -> str | None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from flask import Blueprint, Response, current_app, request
+from werkzeug.exceptions import HTTPException, NotFound
 
+from loaders.handle import ModelHandle
 from service.http.json import json_response
-from service.http.openapi.document import openapi
+from service.http.openapi.document import OPERATIONS, openapi
+from service.http.openapi.operation import Operation
 from service.http.page_files import page, page_file
-from service.http.paths import EXACT
+from service.http.paths import EXACT, OWN_ENDPOINTS
 from service.runtime import Runtime
 
 PAGE = "docs.html"
@@ -47,11 +50,28 @@ def _document() -> Response:
             settings=here.settings,
             sample=None if model is None else here.sample(model),
             base_path=request.script_root,
+            operations=[one for one in OPERATIONS if not _is_hidden(one, model)],
         )
     )
     # It changes when the model does.
     response.headers["Cache-Control"] = "no-cache"
     return response
+
+
+def _is_hidden(operation: Operation, model: ModelHandle | None) -> bool:
+    """Whether a route of the app's own answers in the place of this one."""
+    path = operation.path
+    if model is not None:
+        path = path.replace("{name}", model.name).replace("{version}", model.version)
+    adapter = current_app.create_url_adapter(request)
+    assert adapter is not None
+    try:
+        rule, _ = adapter.match(path, operation.method.upper(), return_rule=True)
+    except NotFound:
+        return False  # what answers has no rule, see `Hooks`
+    except HTTPException:
+        return True
+    return not rule.endpoint.startswith(OWN_ENDPOINTS)
 
 
 def _page() -> Response:

@@ -102,7 +102,15 @@ def _predicted(
         with lease_model(here, name, version, asked, deadline=deadline, arrival=arrival, is_gone=is_gone) as model:
             state.model = model
             call = incoming.call_for(model)
-            prediction = predict(here, model, call, entered_at=entered_at, arrival=arrival, is_gone=is_gone)
+            prediction = predict(
+                here,
+                model,
+                call,
+                entered_at=entered_at,
+                arrival=arrival,
+                is_gone=is_gone,
+                request_id=state.request_id(environ),
+            )
     finally:
         arrival.release()
     state.answer = answer = prediction.answer

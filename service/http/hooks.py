@@ -27,8 +27,9 @@ class Hooks:
 
     That holds for Jitney's own routes, or for every route when the whole app is Jitney's; requests are counted and
     logged in any case. In an app that has pages of its own, what goes wrong at or under a path of Jitney's is answered
-    here: the client of an API is not to get the app's page for people. Where such an app has nothing at `/`, neither
-    before nor after Jitney was added, `front_page` answers: a rule in the app's map could hide one that it adds later.
+    here: the client of an API is not to get the app's page for people. `OwnPaths` tells whose a path is. Where such an
+    app has nothing at `/`, neither before nor after Jitney was added, `front_page` answers: a rule in the app's map
+    could hide one that it adds later.
 
     `X-Model-Version` tells the version that answered, or else the default one; it is left out as long as that is not
     known, that is while a bundle is being read.
@@ -60,15 +61,12 @@ class Hooks:
         now = current_request()
         environ = now.environ
         state = state_in(environ)
-        ours = self._is_ours(now, state)
-        path = environ.get("PATH_INFO", "")
-        # Werkzeug takes every number of slashes at the front for one, none behind a prefix included.
-        if ours and (path.startswith("//") or not path.startswith("/")):
+        if self._is_ours(now, state) and not _is_exact(environ):
             # Not raised: an app's own page for 404 would come before the handler of our blueprint.
             return problems.from_http_exception(NotFound())
         if now.routing_exception is not None:
             return self._refused(now, state)
-        if ours and _is_own_route(now):
+        if _is_own_route(now):
             if self._cors is not None and (answer := self._cors.preflight(now)) is not None:
                 return answer  # a preflight carries no key
             self._guard.check(now)
@@ -86,7 +84,7 @@ class Hooks:
         if not self._own_paths.include(now.environ.get("PATH_INFO", "")):
             return None
         state.is_refused = True
-        return problems.from_http_exception(refusal)
+        return problems.from_http_exception(refusal if _is_exact(now.environ) else NotFound())
 
     def _after(self, response: Response) -> Response:
         now = current_request()
@@ -97,7 +95,14 @@ class Hooks:
                 self._cors.add_headers(now, response)
             compress(response, now)
         method, route = self._metrics.count(now, response, state.started_at)
-        log_answer(now.environ, state, method=method, route=route, status=response.status_code)
+        log_answer(
+            now.environ,
+            state,
+            method=method,
+            route=route,
+            status=response.status_code,
+            request_id=response.headers.get("X-Request-ID"),
+        )
         return response
 
     def _add_headers(self, now: Request, state: RequestState, response: Response) -> None:
@@ -123,6 +128,12 @@ class Hooks:
 
 def _asks_for_front_page(now: Request, refusal: NotFound | MethodNotAllowed) -> bool:
     return now.environ.get("PATH_INFO") == "/" and now.method in ("GET", "HEAD") and isinstance(refusal, NotFound)
+
+
+def _is_exact(environ: dict[str, Any]) -> bool:
+    """Whether the path begins as the rule does: Werkzeug takes any number of slashes for one there, and none too."""
+    path: str = environ.get("PATH_INFO", "")
+    return path.startswith("/") and not path.startswith("//")
 
 
 def _is_own_route(now: Request) -> bool:

@@ -97,11 +97,12 @@ class Guard:
         endpoint, reads = request.endpoint or "", request.method in _READING
         known = self._known.get((endpoint, reads))
         if known is None:
-            known = self._known[endpoint, reads] = _access_of(endpoint, reads=reads)
+            known = self._known[endpoint, reads] = access_of(endpoint, reads=reads)
         return known
 
 
-def _access_of(endpoint: str, *, reads: bool) -> Access:
+def access_of(endpoint: str, *, reads: bool) -> Access:
+    """What a route of Jitney's needs. reads: whether its method is one that asks and changes nothing."""
     marked: Access | None = getattr(current_app.view_functions.get(endpoint), _MARK, None)
     if marked is not None:
         return marked

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from flask import Response
 
+from loaders.signature import InputSpec
 from service.http.blueprint import blueprint
 from service.http.body import ReadCall, read_call
 from service.http.exchange import Exchange, exchange
 from service.http.json import json_response
 from service.http.paths import EXACT
-from service.http.state import current_request
+from service.http.state import current_request, state_in
 from service.prediction import Prediction
+from service.settings import Settings
 
 
 @blueprint.post("/predict", **EXACT)
@@ -21,7 +22,14 @@ from service.prediction import Prediction
 @blueprint.post("/models/<name>/versions/<version>/predict", **EXACT)
 def predict_route(name: str | None = None, version: str | None = None) -> Response:
     """One predict request."""
-    return exchange(name, version, partial(read_call, current_request()), _respond)
+    return exchange(name, version, _receive, _respond)
+
+
+def _receive(settings: Settings, expected: InputSpec | None) -> ReadCall:
+    asked = current_request()
+    incoming = read_call(asked, settings, expected)
+    state_in(asked.environ).place_of = incoming.place_of
+    return incoming
 
 
 def _respond(done: Exchange[ReadCall]) -> Response:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 
 from flask import Response, request
 from werkzeug.exceptions import HTTPException
 
 from service import errors
 from service.http.json import json_response
+from service.http.places import as_sent
 from service.http.state import request_id, state_in
+from service.protocol_paths import is_of_protocol
 
 _log = logging.getLogger("jitney.http")
 
@@ -49,9 +50,6 @@ MAX_FAULTS = 20
 MAX_CHARS = 200
 MAX_BYTES = 8 * 1024
 
-# The paths of protocols that have a form of their own for errors.
-_PROTOCOL = re.compile(r"/v[12](/|$)")
-
 PROBLEM_JSON = "application/problem+json"
 
 # What is not measured is a guess that keeps clients from hammering: how soon to ask again, seconds.
@@ -67,13 +65,17 @@ def from_error(error: errors.JitneyError) -> Response:
     elif isinstance(error, errors.PredictionFailed):
         faults = [errors.Fault(f"instances[{row}]", str(error)) for row in error.rows]
     detail = str(error)
+    place_of = state_in(request.environ).place_of
+    if place_of is not None:
+        detail = as_sent(detail, place_of)
+        faults = [errors.Fault(as_sent(fault.loc, place_of), as_sent(fault.msg, place_of)) for fault in faults]
     if isinstance(error, errors.InvalidInput) and faults[0].loc:
         detail = f"{faults[0].loc}: {detail}"
     if status == 500:
         # The batch's own line in the log tells what the model raised; this one tells whose request it was.
         _log.error("request %s ended with 500: %s", request_id(), title)
     headers = advice(error, status)
-    if "Retry-After" in headers and _PROTOCOL.match(request.path):
+    if "Retry-After" in headers and is_of_protocol(request.path):
         detail += f"; try again in {headers['Retry-After']} s"  # clients of these protocols show no headers
     response = problem(status, title, detail, faults)
     response.headers.update(headers)
@@ -113,7 +115,7 @@ def problem(status: int, title: str, detail: str, faults: list[errors.Fault] | N
     Places are left out from the end when it would become too long.
     """
     state_in(request.environ).problem = title
-    if _PROTOCOL.match(request.path):
+    if is_of_protocol(request.path):
         return _protocol_error(status, detail)
     body: dict[str, object] = {
         "type": "about:blank",

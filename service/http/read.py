@@ -8,6 +8,7 @@ from typing import IO
 from flask import Request
 from werkzeug.exceptions import RequestEntityTooLarge
 
+from service.chunk_limit import ChunksTooLarge, limit_chunks
 from service.errors import JitneyError, MalformedBody, TooLarge
 from service.http.encodings import decompressed, encoding_of
 from service.settings import Settings
@@ -34,10 +35,11 @@ def read_body(request: Request, settings: Settings) -> bytes:
     # is more: with one byte on top, a body that just fits has its end before that.
     most = settings.max_body_bytes
     request.max_content_length = most + 1
+    limit_chunks(environ["wsgi.input"], most)
     try:
         sent = _sent(request, most)
         return b"".join(sent) if encoding == "identity" else decompressed(sent, encoding, most)
-    except RequestEntityTooLarge:
+    except (RequestEntityTooLarge, ChunksTooLarge):
         raise _too_large(most) from None
     except JitneyError:
         raise

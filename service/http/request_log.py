@@ -7,12 +7,16 @@ from typing import Any
 
 from service.http.state import RequestState
 from service.logs import is_request_logged, log_request
+from service.request_id import accepted_id
 
 
-def log_answer(environ: dict[str, Any], state: RequestState, *, method: str, route: str, status: int) -> None:
+def log_answer(
+    environ: dict[str, Any], state: RequestState, *, method: str, route: str, status: int, request_id: str | None
+) -> None:
     """Log what is known of a request; nothing is looked up when that is logged nowhere.
 
-    method, route: the labels that the request is counted under, of which no part is the caller's own.
+    method, route: the labels that the request is counted under, of which no part is the caller's own. request_id: the
+    answer's `X-Request-ID`; where it has none that can be logged, the request's own stands in its place, if any.
     """
     if not is_request_logged(route):
         return
@@ -23,7 +27,7 @@ def log_answer(environ: dict[str, Any], state: RequestState, *, method: str, rou
         route=route,
         status=status,
         duration_ms=(time.perf_counter() - state.started_at) * 1000,
-        request_id=state.request_id(environ),
+        request_id=accepted_id(request_id) or accepted_id(environ.get("HTTP_X_REQUEST_ID")),
         problem=state.problem,
         client=environ.get("REMOTE_ADDR") or None,
         rows=None if answer is None else len(answer.results),

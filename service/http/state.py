@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import re
 import time
 from typing import Any, cast
 
@@ -11,20 +9,21 @@ from flask import Request, request
 
 from loaders.handle import ModelHandle
 from service.batching.tickets import Answer
+from service.http.places import PlaceOf
+from service.request_id import accepted_id, new_id
 
 _KEY = "jitney.state"
-
-_ACCEPTED_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 
 class RequestState:
     """One request. `model`: the one that answers, once it is known. `answer`: what the batcher gave. `phases`: how long
     its parts took, for the header. `problem`: the title of the error that it ended with.
 
-    `is_refused`: nothing is at its path, which is one of Jitney's. *Thread:* the request's own.
+    `is_refused`: nothing is at its path, which is one of Jitney's. `place_of`: how its caller knows each row, where it
+    was not sent as an instance. *Thread:* the request's own.
     """
 
-    __slots__ = ("_request_id", "answer", "is_refused", "model", "phases", "problem", "started_at")
+    __slots__ = ("_request_id", "answer", "is_refused", "model", "phases", "place_of", "problem", "started_at")
 
     def __init__(self) -> None:
         self.started_at = time.perf_counter()
@@ -33,19 +32,14 @@ class RequestState:
         self.phases = ""
         self.problem: str | None = None
         self.is_refused = False
+        self.place_of: PlaceOf | None = None
         self._request_id: str | None = None
 
     def request_id(self, environ: dict[str, Any]) -> str:
         """The caller's own `X-Request-ID` when it is well formed, else a new one; the same for the whole request."""
         if self._request_id is None:
-            asked = environ.get("HTTP_X_REQUEST_ID", "")
-            self._request_id = asked if _ACCEPTED_ID.fullmatch(asked) else _new_id()
+            self._request_id = accepted_id(environ.get("HTTP_X_REQUEST_ID")) or new_id()
         return self._request_id
-
-
-def _new_id() -> str:
-    """16 hexadecimal digits; a name and no secret, for which it need not come from the system's own source."""
-    return f"{random.getrandbits(64):016x}"
 
 
 def current_request() -> Request:

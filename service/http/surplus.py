@@ -6,6 +6,7 @@ from flask import Request, Response
 
 from service.errors import JitneyError
 from service.http import problems
+from service.http.keys import Access, access_of
 from service.http.paths import OWN_ENDPOINTS
 from service.prediction import admit, no_room
 from service.probe_paths import PROBE_PATHS
@@ -24,8 +25,12 @@ def refuse(request: Request, runtime: Runtime, ahead: int) -> Response | None:
     if is_own and rule is not None and rule.rule in PROBE_PATHS:
         return None
     try:
-        if is_own and request.method == "POST":
+        if is_own and rule is not None and _asks_model(rule.endpoint, request.method):
             admit(runtime, arguments.get("name"), arguments.get("version"), was_accepted=False, ahead=ahead)
         raise no_room(runtime, ahead)
     except JitneyError as error:
         return problems.from_error(error)
+
+
+def _asks_model(endpoint: str, method: str) -> bool:
+    return method == "POST" and access_of(endpoint, reads=False) is Access.INFERENCE

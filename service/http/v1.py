@@ -12,14 +12,16 @@ from typing import Any
 from flask import Response, request
 
 from loaders.handle import ModelHandle
-from loaders.signature import InputSpec, TabularInput
+from loaders.signature import InputSpec
 from service.errors import InvalidInput, UnknownModel, UnknownVersion, UnsupportedMedia
 from service.http.blueprint import blueprint, runtime
+from service.http.columnar import place_in_only_input, relocated, to_rows
 from service.http.exchange import Exchange, exchange
 from service.http.json import json_response
 from service.http.json_body import read_object
 from service.http.paths import EXACT
 from service.http.read import read_body
+from service.http.state import state_in
 from service.models.keeper import KnownVersion, ModelState
 from service.prediction import PredictCall
 from service.settings import Settings
@@ -36,11 +38,11 @@ STATES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class V1Call:
     """A body that has been read. `columns`: the value of `inputs`, None where the request has `instances`.
 
-    `reread`: see `service.http.json_body.read_object`.
+    `reread`: see `service.http.json_body.read_object`. `spec`: what the model takes, None until that is known.
     """
 
     call: PredictCall
@@ -48,6 +50,7 @@ class V1Call:
     reread: Callable[[], V1Call] | None = None
     model_version: str | None = None
     timeout_s: float | None = None
+    spec: InputSpec | None = None
 
     def call_for(self, model: ModelHandle) -> PredictCall:
         """The call, with columns turned into rows."""
@@ -55,14 +58,29 @@ class V1Call:
             return self.call
         reread = self.reread
         again = None if reread is None else lambda: reread().call_for(model)
-        return PredictCall(_rows(self.columns, model.input), reread=again)
+        self.spec = model.input
+        return PredictCall(to_rows(self.columns, model.input), reread=again)
 
 
 @blueprint.post("/v1/models/<name>:predict", **EXACT)
 @blueprint.post("/v1/models/<name>/versions/<version>:predict", **EXACT)
 def v1_predict(name: str, version: str | None = None) -> Response:
     """Predict, as TensorFlow Serving's clients ask for it."""
-    return exchange(name, version, _receive, _respond)
+    received: list[V1Call] = []
+
+    def receive(settings: Settings, _: InputSpec | None) -> V1Call:
+        received.append(call := _read(settings))
+        if call.columns is not None:
+            state_in(request.environ).place_of = place_in_only_input(call.columns)
+        return call
+
+    try:
+        return exchange(name, version, receive, _respond)
+    except InvalidInput as error:
+        if not received or received[0].columns is None or received[0].spec is None:
+            raise
+        # What is wrong with instance i is wrong in a column, as this caller has sent it.
+        raise relocated(error, received[0].columns, received[0].spec) from error
 
 
 def _respond(done: Exchange[V1Call]) -> Response:
@@ -97,7 +115,7 @@ def _status(known: KnownVersion) -> dict[str, Any]:
     }
 
 
-def _receive(settings: Settings, _: InputSpec | None) -> V1Call:
+def _read(settings: Settings) -> V1Call:
     # Many of its clients send no content type, or that of a form, which curl does by itself.
     if request.mimetype not in ("", "application/json", "application/x-www-form-urlencoded", "text/plain"):
         raise UnsupportedMedia("this route takes the Content-Type application/json")
@@ -113,30 +131,11 @@ def read_v1(document: dict[str, Any], reread: Callable[[], V1Call] | None) -> V1
     if ("instances" in document) == ("inputs" in document):
         raise InvalidInput.at("", "give either instances or inputs")
     if "inputs" in document:
-        return V1Call(PredictCall([]), document["inputs"], reread)
+        columns = document["inputs"]
+        if not isinstance(columns, list | dict):
+            raise InvalidInput.at("inputs", "must be a list, or an object of lists")
+        return V1Call(PredictCall([]), columns, reread)
     instances = document["instances"]
     if not isinstance(instances, list):
         raise InvalidInput.at("instances", "must be a list")
     return V1Call(PredictCall(instances, reread=None if reread is None else lambda: reread().call))
-
-
-def _rows(columns: Any, spec: InputSpec) -> list[Any]:
-    """Columnar input as rows: a list is the only input; an object has one list for each, by name."""
-    if isinstance(columns, list):
-        return columns
-    if not isinstance(columns, dict) or not all(isinstance(column, list) for column in columns.values()):
-        raise InvalidInput.at("inputs", "must be a list, or an object of lists")
-    if isinstance(spec, TabularInput) and spec.columns is not None:
-        lengths = {len(column) for column in columns.values()}
-        if len(lengths) > 1:
-            raise InvalidInput.at("inputs", "the columns differ in length")
-        names = list(columns)
-        return [dict(zip(names, row, strict=True)) for row in zip(*map(_flat, columns.values()), strict=True)]
-    if len(columns) != 1:
-        raise InvalidInput.at("inputs", "must hold one input, which is all that this model takes")
-    return next(iter(columns.values()))
-
-
-def _flat(column: list[Any]) -> list[Any]:
-    """A column may be sent as [rows] or as [rows, 1]."""
-    return [value[0] if isinstance(value, list) and len(value) == 1 else value for value in column]

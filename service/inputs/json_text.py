@@ -16,6 +16,10 @@ _FREE_OBJECTS = 100_000
 # So many arrays and objects are read at most, wherever they are: a 16 MB body could hold millions of empty ones.
 MAX_CONTAINERS = 500_000
 
+# So many strings are read at most, the keys of objects among them; 16 MB could hold millions of short ones, of which
+# each takes some 60 bytes. More than MAX_INSTANCES rows of a thousand named columns by default.
+MAX_STRINGS = 1_050_000
+
 # Members of the body itself: it has a handful of keys, and the same one may be sent more than once.
 MAX_KEYS = 1000
 
@@ -31,12 +35,13 @@ _CASE, _OPENING, _CLOSING = 0x20, ord("{"), ord("}")
 class Shape:
     """`depth`: containers inside each other. `commas`: how many stand directly in containers of depth 1 and 2.
 
-    `containers`: how many arrays and objects there are.
+    `containers`: how many arrays and objects there are. `strings`: how many strings, keys included.
     """
 
     depth: int
     commas: tuple[int, int]
     containers: int = 0
+    strings: int = 0
 
 
 def refuse_if_costly(data: bytes, max_instances: int) -> None:
@@ -55,6 +60,8 @@ def refuse_if_costly(data: bytes, max_instances: int) -> None:
         raise TooLarge("the number of values under the keys of the body", max_instances, "MAX_INSTANCES")
     if shape.containers > MAX_CONTAINERS:
         raise MalformedBody(f"the body holds more than {MAX_CONTAINERS} arrays and objects")
+    if shape.strings > MAX_STRINGS:
+        raise MalformedBody(f"the body holds more than {MAX_STRINGS} strings, keys included")
 
 
 def shape_of(data: bytes, piece_bytes: int = _PIECE_BYTES) -> Shape:
@@ -73,7 +80,7 @@ def shape_of(data: bytes, piece_bytes: int = _PIECE_BYTES) -> Shape:
         level, deepest = int(depth[-1]), max(deepest, int(depth.max()))
         at = depth[(text == _COMMA) & outside]
         commas = [count + int(np.count_nonzero(at == number)) for number, count in enumerate(commas, start=1)]
-    return Shape(deepest, (commas[0], commas[1]), containers)
+    return Shape(deepest, (commas[0], commas[1]), containers, data.count(b'"') // 2)
 
 
 def _outside_strings(text: npt.NDArray[np.uint8], in_string: bool) -> tuple[npt.NDArray[np.bool_], bool]:

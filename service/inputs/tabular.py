@@ -161,9 +161,12 @@ class _Places:
     def of(self, row: int, column: int) -> str:
         if self.columns is None or type(self.instances[row]) is not dict:
             return f"instances[{row}][{column}]"
-        name = self.columns[column]
-        # The model's own name, and not at any length.
-        return f"instances[{row}].{name}" if _PLAIN_NAME.fullmatch(name) else f"instances[{row}][{shown(name)}]"
+        return f"instances[{row}]{place_of_column(self.columns[column])}"
+
+
+def place_of_column(name: str) -> str:
+    """What leads to a column of the model in an object of columns; not at any length."""
+    return f".{name}" if _PLAIN_NAME.fullmatch(name) else f"[{shown(name)}]"
 
 
 def _in_column_order(columns: tuple[str, ...], instances: list[Any]) -> list[Any]:

@@ -12,13 +12,13 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_flask_exporter import PrometheusMetrics
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
+from service.methods import method_label
 from service.metrics.buckets import SECONDS
 from service.metrics.families import family
 from service.metrics.page import page
 
 _log = logging.getLogger("jitney")
 
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _LABELS = ("method", "route", "status")
 
 # Asked every few seconds without anybody's doing: they would drown the latencies of predictions.
@@ -74,7 +74,7 @@ class HttpMetrics(PrometheusMetrics):  # type: ignore[misc]
         """
         rule = request.url_rule
         route = _route(request) if rule is None else rule.rule
-        method = request.method if request.method in _METHODS else "other"
+        method = method_label(request.method)
         labels = (method, route, str(response.status_code))
         series = self._series.get(labels)
         if series is None:

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from loaders.bundle import BUNDLE_FILE
 from loaders.errors import ModelError
+from loaders.names import is_name
 
-# Also keeps a name that came with a request from leading anywhere else.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 _NUMBERED = re.compile(r"v?(\d+(?:[.-]\d+)*)(.*)", re.ASCII)
 
 
@@ -39,7 +38,7 @@ class Repository:
 
     def versions(self, name: str) -> list[str]:
         """The versions of a model, oldest first; empty when there is no such model."""
-        if not _NAME.fullmatch(name):
+        if not is_name(name):
             return []
         try:
             return sorted(filter(partial(self._is_bundle, name), _directories(self.root / name)), key=_order)
@@ -48,7 +47,7 @@ class Repository:
 
     def path(self, name: str, version: str) -> Path | None:
         """Where a version lies; None when it is not there."""
-        if not (_NAME.fullmatch(name) and _NAME.fullmatch(version)):
+        if not (is_name(name) and is_name(version)):
             return None
         return self.root / name / version if self._is_bundle(name, version) else None
 
@@ -95,4 +94,4 @@ def _order(version: str) -> tuple[bool, bool, list[int], str]:
 
 
 def _directories(parent: Path) -> list[str]:
-    return sorted(entry.name for entry in parent.iterdir() if _NAME.fullmatch(entry.name) and entry.is_dir())
+    return sorted(entry.name for entry in parent.iterdir() if is_name(entry.name) and entry.is_dir())

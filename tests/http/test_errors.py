@@ -152,7 +152,7 @@ def test_too_long_a_text_names_the_setting(served):
 def test_a_corrupt_picture_is_invalid_input(served):
     server = served(ModelHandle.from_callable(mean_colour, name="m", input=SMALL_PICTURE))
     answer = server.client.post("/predict", data=b"\x89PNG\r\n\x1a\n" + bytes(50), content_type="image/png")
-    assert problem_of(answer, 422)["errors"][0]["loc"] == "instances[0]"
+    assert problem_of(answer, 422)["errors"][0]["loc"] == "body"
 
 
 def test_a_full_queue_says_when_to_come_again(served):

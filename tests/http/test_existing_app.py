@@ -193,6 +193,11 @@ def at(server: Served, method: str, path: str):
         ("PUT", "/models/m/versions/3/predict", 405),
         ("POST", "/livez", 405),
         ("DELETE", "/metrics", 405),
+        ("GET", "//predict", 404),
+        ("PUT", "///models/m/predict", 404),
+        ("POST", "//livez", 404),
+        ("GET", "predict", 404),
+        ("OPTIONS", "//predict", 404),
     ],
 )
 def test_what_goes_wrong_under_a_path_of_jitney_is_answered_as_an_api_answers(host, extend, method, path, status):
@@ -218,6 +223,72 @@ def test_the_apps_own_page_under_a_path_of_jitney_stays_with_its_redirect(host, 
     server = extend(host)
     assert server.client.get("/predict/help/").text == "help"
     assert server.client.get("/predict/help").status_code == 308
+
+
+@pytest.mark.parametrize(
+    "rule, method, path, status",
+    [
+        ("/predict/help/", "POST", "/predict/help/", 405),
+        ("/predict/help", "GET", "/predict/help/", 404),
+        ("/predict/help", "POST", "/predict/help/more", 404),
+        ("/predict/<int:number>", "GET", "/predict/one", 404),
+        ("/predict", "PUT", "/predict", 405),
+        ("/models/<int:number>/pages", "POST", "/models/3/pages", 405),
+        ("/docs", "POST", "/docs", 405),
+        ("/v1/models/<name>/card", "DELETE", "/v1/models/m/card", 405),
+    ],
+)
+def test_at_a_rule_of_its_own_under_a_path_of_jitney_the_app_answers_in_its_own_form(
+    host, extend, rule, method, path, status
+):
+    host.register_error_handler(405, lambda error: ("<h1>not so</h1>", 405))
+    host.add_url_rule(rule, "mine", lambda **_: "mine")
+    answer = at(extend(host), method, path)
+    assert (answer.status_code, answer.content_type) == (status, "text/html; charset=utf-8")
+    assert "X-Request-ID" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "rule, method, path",
+    [
+        ("/<path:page>", "POST", "/livez"),
+        ("/<page>", "POST", "/models/m"),
+        ("/<page>/predict", "POST", "/predict/more"),
+        ("/predict/help", "POST", "/predict/more"),
+    ],
+)
+def test_a_rule_of_the_app_that_is_wider_leaves_jitneys_paths_to_jitney(host, extend, rule, method, path):
+    host.add_url_rule(rule, "mine", lambda **_: "mine")
+    answer = at(extend(host), method, path)
+    assert (answer.status_code in (404, 405), answer.content_type) == (True, "application/problem+json")
+
+
+@pytest.mark.parametrize(
+    "rule, methods, hidden",
+    [
+        ("/docs", ["GET"], {("/docs", "get")}),
+        ("/models", ["GET", "POST"], {("/models", "get")}),
+        ("/models/<name>", ["GET"], {("/models/{name}", "get")}),
+        ("/predict", ["POST"], {("/predict", "post")}),
+        ("/metrics", ["GET"], {("/metrics", "get")}),
+        ("/healthz", ["GET"], {("/healthz", "get"), ("/healthz", "head")}),
+        ("/", ["GET"], {("/", "get")}),
+        ("/", ["POST"], {("/", "get")}),
+        ("/v1/models/<name>:predict", ["POST"], {("/v1/models/{name}:predict", "post")}),
+        ("/predict", ["GET"], set()),
+        ("/<path:page>", ["GET", "POST"], set()),
+    ],
+)
+def test_a_route_of_the_apps_that_answers_in_the_place_of_jitneys_hides_it_in_the_description(
+    extend, rule, methods, hidden
+):
+    def told(app: Flask) -> set[tuple[str, str]]:
+        paths = extend(app).client.get("/openapi.json").json["paths"]
+        return {(path, method) for path, item in paths.items() for method in item}
+
+    app = Flask("host")
+    app.add_url_rule(rule, "mine", lambda **_: "mine", methods=methods)
+    assert told(Flask("bare")) - told(app) == hidden
 
 
 def test_a_second_init_app_is_refused_and_changes_nothing(host, extend):

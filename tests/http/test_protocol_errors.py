@@ -148,12 +148,11 @@ def test_what_is_not_there_is_not_found_in_the_protocols_form(served, where, met
     assert error_of(served().client.open(where, method=method), 404)
 
 
-@pytest.mark.parametrize("verb", ["classify", "regress"])
-def test_what_tensorflow_serving_does_beside_predicting_is_refused(served, verb):
-    answer = served().post({"examples": [{"x": 1}]}, f"/v1/models/m:{verb}")
-    error_of(answer, 405)
-    assert "POST" not in answer.headers["Allow"]
-    error_of(served().client.get(f"/v1/models/m:{verb}"), 404)
+@pytest.mark.parametrize("verb", ["classify", "regress", "Predict", "", "predict:predict:x"])
+@pytest.mark.parametrize("where", ["/v1/models/m", "/v1/models/m/versions/3"])
+@pytest.mark.parametrize("method", ["POST", "GET", "PUT", "OPTIONS"])
+def test_a_verb_that_is_not_served_is_not_found_whatever_the_method(served, verb, where, method):
+    error_of(served().client.open(f"{where}:{verb}", method=method), 404)
 
 
 def test_a_request_id_is_taken_over_or_made(served, path):

@@ -106,7 +106,7 @@ def test_nothing_is_looked_up_for_a_log_that_is_off(logged):
             raise AssertionError(f"{name} was looked up")
 
     logging.getLogger("jitney.request").setLevel(logging.WARNING)
-    log_answer({}, Untouchable(), method="POST", route="/predict", status=200)
+    log_answer({}, Untouchable(), method="POST", route="/predict", status=200, request_id=None)
     assert logged.entries == []
 
 
@@ -117,3 +117,18 @@ def test_in_an_existing_app_its_own_pages_are_told_too(logged):
     assert app.test_client().get("/hello/somebody").status_code == 200
     (entry,) = logged.entries
     assert (entry["route"], entry["status"]) == ("/hello/<name>", 200)
+
+
+@pytest.mark.parametrize(
+    "answered, asked, told",
+    [("of.the-app", "of-the-caller", "of.the-app"), (None, "of-the-caller", "of-the-caller"), (None, "no good", None),
+     ("no good", None, None), (None, None, None)],
+)  # fmt: skip
+def test_an_apps_own_page_is_told_under_the_id_of_its_answer_or_of_its_caller(logged, answered, asked, told):
+    app = Flask("yours")
+    app.add_url_rule("/hello", "hello", lambda: ("hello", {} if answered is None else {"X-Request-ID": answered}))
+    Jitney(app, Settings(), model_handle=ModelHandle.from_callable(sums, name="sums"))
+    answer = app.test_client().get("/hello", headers={} if asked is None else {"X-Request-ID": asked})
+    assert answer.headers.get("X-Request-ID") == answered
+    (entry,) = logged.entries
+    assert entry.get("request_id") == told

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from served import GUARD_S, Gate
+from served import GUARD_S, SMALL_PICTURE, Gate
 
 from loaders.handle import ModelHandle
 from loaders.signature import TabularInput, TensorInput, TextInput
@@ -73,11 +73,17 @@ def test_texts_and_tensors_come_by_row_and_by_column(served):
         ({"inputs": 5}, "inputs: must be a list, or an object of lists"),
         ({"inputs": {"a": 1, "b": [2]}}, "inputs: must be a list, or an object of lists"),
         ({"inputs": {"a": [1, 2], "b": [2]}}, "inputs: the columns differ in length"),
-        ({"inputs": {"a": [], "b": []}}, "at least one"),
-        ({"inputs": {}}, "at least one"),
-        ({"inputs": {"a": [1]}}, "instances[0]"),
-        ({"inputs": {"a": [1], "b": [2], "c": [3]}}, "instances[0]"),
-        ({"inputs": {"a": [[[1]]], "b": [2]}}, "instances[0]"),
+        ({"inputs": None}, "inputs: must be a list, or an object of lists"),
+        ({"inputs": []}, "inputs: must hold at least one"),
+        ({"inputs": {"a": [], "b": []}}, "inputs: must hold at least one"),
+        ({"inputs": {}}, "inputs: must hold at least one"),
+        ({"inputs": {"a": [1, 2]}}, "inputs: lacks the column 'b'"),
+        ({"inputs": {"a": [1], "b": [2], "c": [3]}}, "inputs: has a column that the model does not know"),
+        ({"inputs": {"a": [[[1]]], "b": [2]}}, "inputs.a[0][0]: must be a number"),
+        ({"inputs": {"a": [1, 2], "b": [2, True]}}, "inputs.b[1]: must be a number"),
+        ({"inputs": {"a": [[1], ["x"]], "b": [2, 3]}}, "inputs.a[1][0]: must be a number"),
+        ({"inputs": [[1, 2], [1]]}, "inputs[1]: has 1 values"),
+        ({"inputs": [[1, 2], {"a": 1, "b": True}]}, "inputs[1].b: must be a number"),
     ],
     ids=lambda value: json.dumps(value)[:60] if isinstance(value, dict) else "",
 )
@@ -86,7 +92,38 @@ def test_what_is_no_valid_input_is_refused_with_the_place(columns, body, where):
     assert answer.status_code == 422, answer.text
     assert answer.json.keys() == {"error"}
     assert where in answer.json["error"]
+    assert "inputs" not in body or "instances[" not in answer.json["error"]
     assert columns.post({"instances": [[3, 1]]}, PREDICT).json == {"predictions": [2.0]}
+
+
+COLOURS = ModelHandle.from_callable(lambda rows: [0 for _ in rows], name="m", input=SMALL_PICTURE)
+TEXTS = ModelHandle.from_callable(lambda rows: [0 for _ in rows], name="m", input=TextInput())
+SQUARES = ModelHandle.from_callable(lambda rows: [0 for _ in rows], name="m", input=TensorInput((2, 2), "float32"))
+ANY_SHAPE = ModelHandle.from_callable(lambda rows: [0 for _ in rows], name="m", input=TensorInput((None,), "float32"))
+
+
+@pytest.mark.parametrize(
+    "model, values, place, status",
+    [
+        (None, [[1], [True]], "[1][0]: must be a number", 422),
+        (None, [[1], []], "[1]: must not be empty", 422),
+        (TEXTS, ["a", 5], "[1]: must be a string", 422),
+        (TEXTS, ["a", "b" * 200], "characters in {}[1] is over the limit of 100 (MAX_TEXT_CHARS)", 413),
+        (COLOURS, [{"b64": "-"}], "[0].b64: is not base64", 422),
+        (COLOURS, [{"b64": "JVBERi0xLjQK"}], "{}[0]", 415),
+        (SQUARES, [[[1, 2], [3, None]]], "[0][1][1]: must be a number", 422),
+        (ANY_SHAPE, [[1, 2], [3]], "[1]: differs in shape from {}[0]", 422),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("name", [None, "the-callers-own"])
+def test_what_is_wrong_in_the_only_input_is_named_where_it_was_sent(served, model, values, place, status, name):
+    server = served(max_text_chars=100) if model is None else served(model, max_text_chars=100)
+    only = "inputs" if name is None else "inputs.*"
+    answer = server.post({"inputs": values if name is None else {name: values}}, PREDICT)
+    assert answer.status_code == status, answer.text
+    assert (place.format(only) if "{}" in place else only + place) in answer.json["error"]
+    assert "instances[" not in answer.text
+    assert "callers" not in answer.text
 
 
 def test_several_inputs_are_refused_where_the_model_takes_one(served):

@@ -167,6 +167,38 @@ def test_a_chunked_body_is_taken_and_one_over_the_limit_is_not(server, path):
 
 
 @pytest.mark.parametrize(
+    "chunks",
+    [
+        b"ffffffffff\r\n",
+        b"f" * 1000 + b";x=y\r\n{",
+        b"%x\r\n" % (MAX_BODY_BYTES + 1),
+        b"5\r\n     \r\n%x\r\n" % (MAX_BODY_BYTES - 4),
+    ],
+    ids=lambda chunks: repr(chunks[:20]),
+)
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+def test_a_chunk_that_declares_too_much_is_refused_before_it_comes(server, path, chunks, encoding):
+    with connected(server) as connection:
+        began = time.monotonic()
+        connection.sendall(head(path, "Transfer-Encoding: chunked", f"Content-Encoding: {encoding}") + chunks)
+        response = answer(connection)
+        assert response.status == 413
+        assert b"MAX_BODY_BYTES" in check_form(path, response)
+        assert response.headers["Connection"] == "close"
+        assert time.monotonic() - began < 3  # milliseconds on a quiet machine; the patience with clients is longer
+
+
+def test_chunks_that_declare_just_what_is_allowed_are_taken(server, path):
+    body = body_of(path).ljust(MAX_BODY_BYTES)
+    with connected(server) as connection:
+        chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (body[:1000], body[1000:]))
+        sender = send(connection, head(path, "Transfer-Encoding: chunked") + chunks + b"0\r\n\r\n")
+        response = answer(connection)
+        assert (response.status, b"5.0" in response.read()) == (200, True)
+        sender.join(20)
+
+
+@pytest.mark.parametrize(
     "lines, status",
     [
         (["X-A: " + "a" * 9000], 431),
@@ -183,8 +215,40 @@ def test_headers_beyond_all_measure_are_refused(server, path, lines, status):
         sender = send(connection, head(path, *lines, "Content-Length: 0"))
         response = answer(connection)
         assert response.status in (status, 400)
-        assert json.loads(response.read())["status"] == response.status
+        check_form(path, response)
         sender.join(20)
+
+
+NO_REQUESTS = {
+    "no version": (b"POST {} \r\nX-Request-ID: mine.1\r\n\r\n", 400),
+    "a version of its own": (b"POST {} HTTP/9.9\r\nHost: x\r\nX-Request-ID: mine.1\r\n\r\n", 400),
+    "a target without an end": (b"POST {}?" + b"a" * 20_000 + b" HTTP/1.1\r\n\r\n", 414),
+    "a header without an end": (
+        b"POST {} HTTP/1.1\r\nX-Request-ID: mine.1\r\nX-A: " + b"a" * 20_000 + b"\r\n\r\n",
+        431,
+    ),
+    "an expectation of its own": (b"POST {} HTTP/1.1\r\nHost: x\r\nX-Request-ID: mine.1\r\nExpect: x\r\n\r\n", 417),
+    "a header without a name": (b"HEAD {} HTTP/1.1\r\nX-Request-ID: mine.1\r\nHost: x\r\n: x\r\n\r\n", 400),
+}
+
+
+@pytest.mark.parametrize("name", NO_REQUESTS)
+def test_what_is_no_request_is_answered_in_the_form_of_its_path_under_an_id_that_the_log_has(server, path, name):
+    sent, status = NO_REQUESTS[name]
+    with connected(server) as connection:
+        sender = send(connection, sent.replace(b"{}", path.encode()))
+        response = answer(connection)
+        assert response.status == status
+        if sent.startswith(b"HEAD"):
+            assert int(response.headers["Content-Length"]) > 0
+            assert rest_of(connection) == b""
+        else:
+            assert b"mine" not in check_form(path, response).replace(b'"request_id":"mine.1"', b"")
+        sender.join(20)
+    request_id = response.headers["X-Request-ID"]
+    assert request_id == "mine.1" or b"mine.1" not in sent
+    lines = [json.loads(line) for line in server.text().splitlines() if f'"{request_id}"' in line]
+    assert (lines[-1]["status"], lines[-1]["problem"]) == (status, response.reason)
 
 
 def test_a_half_sent_request_or_a_slow_body_keeps_nobody_waiting(server, path):

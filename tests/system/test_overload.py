@@ -12,7 +12,7 @@ import struct
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -301,7 +301,7 @@ def test_a_client_that_does_not_send_its_request_in_time_is_cut_off(start, gate)
         bodies = [stack.enter_context(Client(server)) for _ in range(2 * THREADS)]
         began = time.monotonic()
         for client in heads:
-            client.send(b"POST /predict HTTP/1.1\r\n")
+            client.send(b"POST /v2/models/m/infer HTTP/1.1\r\nX-Request-ID: mine.1\r\n")
         for client in bodies:
             client.send(request(row(1))[:-5])
         statuses = [client.answer()[0] for client in bodies]
@@ -309,8 +309,10 @@ def test_a_client_that_does_not_send_its_request_in_time_is_cut_off(start, gate)
         assert statuses == [400] * THREADS + [504] * THREADS
         for client in heads:
             client.socket.settimeout(10)
-            with suppress(ConnectionResetError):
-                assert client.socket.recv(100) == b""
+            status, body, response = client.answer()
+            assert (status, response.headers["X-Request-ID"]) == (408, "mine.1")
+            assert "REQUEST_TIMEOUT_MS" in json.loads(body)["error"]
+            assert client.socket.recv(100) == b""
         assert time.monotonic() - began < 2 * SLOW_MACHINE
         server.wait_until(lambda: server.predict([1]).status_code == 200, guard_s=10)
 

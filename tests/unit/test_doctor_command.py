@@ -54,6 +54,32 @@ def test_where_nothing_is_wrong_it_says_so_and_exits_with_zero():
     assert "\x1b" not in result.output
 
 
+@pytest.mark.parametrize(
+    "name, right",
+    [
+        ("MAX_BATCHSIZE", "MAX_BATCH_SIZE"),
+        ("MAX_BATCH_LATENCY", "MAX_BATCH_LATENCY_MS"),
+        ("max_batch_latency", "MAX_BATCH_LATENCY_MS"),
+        ("BATCH_SIZE", "MAX_BATCH_SIZE"),
+        ("JITNEY_MAX_QUEUE_SIZE", "MAX_QUEUE_SIZE"),
+        ("LOGLEVEL", "LOG_LEVEL"),
+        ("API_KEY", "API_KEYS"),
+    ],
+)
+def test_a_misspelt_variable_is_a_warning_with_the_right_name_and_without_its_value(name, right):
+    result = doctor("--json", **{"MODEL_PATH": "m.onnx", name: "a-secret"})
+    found = [each for each in json.loads(result.stdout)["findings"] if each["check"] == "environment"]
+    assert [(each["verdict"], each["fix"]) for each in found] == [("warning", f"call it {right}, or unset it")]
+    assert found[0]["found"] == f"{name} is no setting; did you mean {right}?"
+    assert "a-secret" not in result.output
+
+
+def test_variables_of_others_and_settings_themselves_are_no_misspelt_ones():
+    others = ("MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "LOG_FILE", "PORT", "PYTHON_VERSION")
+    result = doctor("--json", MODEL_PATH="m.onnx", log_level="info", MAX_BATCH_SIZE="8", **dict.fromkeys(others, "1"))
+    assert "environment" not in {each["check"] for each in json.loads(result.stdout)["findings"]}
+
+
 def test_it_imports_no_framework_and_loads_no_model():
     before = {name for name in ("torch", "onnxruntime", "sklearn", "transformers") if name in sys.modules}
     doctor(MODEL_PATH="m.onnx")

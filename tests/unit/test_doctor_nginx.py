@@ -10,7 +10,7 @@ import pytest
 from service.doctor.findings import Finding, Verdict
 from service.doctor.gunicorn_values import GunicornValues
 from service.doctor.nginx import check_nginx
-from service.doctor.nginx_scopes import size_bytes, time_s
+from service.doctor.nginx_directives import size_bytes, time_s
 from service.settings import Settings
 
 GUNICORN = GunicornValues(
@@ -102,6 +102,41 @@ def test_what_nginx_does_of_itself_and_other_ways_to_write_it_count(before, afte
     assert wrong(check(GOOD.replace(before, after), tmp_path)) == []
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        ("proxy_read_timeout 40s;", "proxy_read_timeout 5x;", "nginx.conf, line 13: proxy_read_timeout 5x is no time"),
+        (
+            "proxy_send_timeout 40s;",
+            "proxy_send_timeout 40 s;",
+            "nginx.conf, line 14: proxy_send_timeout 40 s is no time",
+        ),
+        (
+            "proxy_send_timeout 40s;",
+            "proxy_send_timeout 40S;",
+            "nginx.conf, line 14: proxy_send_timeout 40S is no time",
+        ),
+        ("keepalive_timeout 60s;", "keepalive_timeout;", "nginx.conf, line 5: keepalive_timeout is no time"),
+        ("keepalive_timeout 60s;", "keepalive_timeout 1s1m;", "nginx.conf, line 5: keepalive_timeout 1s1m is no time"),
+        ("listen 80;", "client_body_timeout -1;", "nginx.conf, line 7: client_body_timeout -1 is no time"),
+        ("listen 80;", "proxy_buffer_size 8kb;", "nginx.conf, line 7: proxy_buffer_size 8kb is no size"),
+        ("16m;", "16MB;", "nginx.conf, line 4: client_max_body_size 16MB is no size"),
+        ("listen 80;", "client_body_timeout $patience;", None),
+    ],
+)
+def test_a_time_or_size_that_nginx_cannot_read_is_an_error_with_its_line(before, after, found, tmp_path):
+    assert before in GOOD
+    findings = check(GOOD.replace(before, after), tmp_path)
+    told = [(each.verdict, each.found) for each in findings if each.verdict is not Verdict.OK]
+    assert told == ([] if found is None else [(Verdict.ERROR, found)])
+
+
+def test_a_semicolon_that_is_missing_is_an_error_with_its_line(tmp_path):
+    (finding,) = check(GOOD.replace("http://jitney;", "http://jitney"), tmp_path)
+    assert (finding.check, finding.verdict) == ("nginx file", Verdict.ERROR)
+    assert "nginx.conf, line 9, behind 'http://jitney': a ; is missing" in finding.found
+
+
 def test_an_inner_block_wins_over_an_outer_one(tmp_path):
     inner = GOOD.replace("proxy_pass http", "client_max_body_size 1m; proxy_pass http")
     assert wrong(check(inner, tmp_path)) == [("error", "client_max_body_size 16m;")]
@@ -156,7 +191,20 @@ def test_sizes_are_read_as_nginx_does(text, size):
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("60", 60), ("60s", 60), ("500ms", 0.5), ("1m30s", 90), ("1h", 3600), ("", None), ("1x", None)],
+    [
+        ("60", 60),
+        ("60s", 60),
+        ("500ms", 0.5),
+        ("1m30s", 90),
+        ("1m 30s", 90),
+        ("1h", 3600),
+        ("1M", 2592000),
+        ("", None),
+        ("1x", None),
+        ("30s1m", None),
+        ("1s1s", None),
+        ("s", None),
+    ],
 )
 def test_times_are_read_as_nginx_does(text, seconds):
     assert time_s(text) == seconds

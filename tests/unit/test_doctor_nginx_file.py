@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import crossplane
 import pytest
 
 from service.doctor.nginx_file import Block, NginxError, read_nginx
+from service.doctor.nginx_names import DIRECTIVES
 
 FILES = [
     "worker_processes auto;\nevents { worker_connections 1024; }\n",
@@ -59,14 +61,50 @@ def test_a_mark_without_words_is_passed_over(tmp_path):
         ("http { server {", "ends in the middle of a block"),
         ("http { } }", "where no block ends"),
         ("listen 80", "ends in the middle of a directive"),
-        ("http { listen 80 }", "is a ; missing"),
+        ("http { listen 80 }", "line 1, behind '80': a ; is missing, for a } follows"),
+        ("http {\n  server {\n    listen 80\n  }\n}", "line 3, behind '80': a ; is missing"),
+        ("listen\n80\n", "line 2, behind '80': a ; is missing"),
+        ("a;\n}", "line 2: a } stands where no block ends"),
+        (
+            "http {\n  keepalive 4 # idle\n\n  proxy_read_timeout 40s;\n}",
+            "line 2, behind '4': a ; is missing, for proxy_read_timeout begins another directive",
+        ),
+        ("proxy_pass http://jitney proxy_set_header Host $host;", "line 1, behind 'http://jitney': a ; is missing"),
+        ("include mime.types\nserver { }", "line 1, behind 'mime.types': a ; is missing, for server begins"),
         ('a;\nb "no end;', "line 2: a quotation has no end"),
         ("a { " * 5000, "more than 32 deep"),
     ],
 )
 def test_what_is_no_configuration_is_said_with_its_place(text, said, tmp_path):
-    with pytest.raises(NginxError, match=said):
+    with pytest.raises(NginxError, match=re.escape(said)):
         read(text, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "server_name a.example\n  b.example;",
+        'log_format main\n  server_name\n  "proxy_pass";'.replace("server_name", "'server_name'"),
+        "set $who server; proxy_next_upstream error\n  timeout;",
+        "map $a $b {\n  default upgrade;\n  server zone;\n}",
+    ],
+)
+def test_values_on_several_lines_or_named_like_a_directive_miss_no_semicolon(text, tmp_path):
+    assert read(text, tmp_path).inside
+
+
+def test_the_names_are_those_of_directives():
+    assert set(crossplane.analyzer.DIRECTIVES) >= DIRECTIVES
+
+
+def test_each_directive_knows_its_place(tmp_path):
+    (tmp_path / "more.conf").write_text("\n\nroot /x;")
+    (http,) = read("# front\nhttp {\n  include more.conf;\n  listen\n    80;\n}", tmp_path).inside
+    assert [each.place for each in (http, *http.inside)] == [
+        "nginx.conf, line 2",
+        "more.conf, line 3",
+        "nginx.conf, line 4",
+    ]
 
 
 def test_a_file_that_is_not_there_is_said(tmp_path):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import InvalidInput, MalformedBody, TooLarge
-from service.inputs.json_text import MAX_CONTAINERS, MAX_KEYS, Shape, refuse_if_costly, shape_of
+from service.inputs.json_text import MAX_CONTAINERS, MAX_KEYS, MAX_STRINGS, Shape, refuse_if_costly, shape_of
 
 LETTERS = st.text(alphabet='a"\\,[]{}é\n', max_size=6)
 DOCUMENTS = st.recursive(
@@ -19,13 +19,16 @@ DOCUMENTS = st.recursive(
 
 def shape_by_walking(document) -> Shape:
     level, depth, commas, containers = [document], 0, [0, 0], 0
+    strings = int(type(document) is str)
     while level := [part for part in level if type(part) in (list, dict)]:
         depth += 1
         containers += len(level)
         if depth <= 2:
             commas[depth - 1] = sum(max(0, len(part) - 1) for part in level)
+        strings += sum(len(part) for part in level if type(part) is dict)
         level = [child for part in level for child in (part.values() if type(part) is dict else part)]
-    return Shape(depth, (commas[0], commas[1]), containers)
+        strings += sum(type(child) is str for child in level)
+    return Shape(depth, (commas[0], commas[1]), containers, strings)
 
 
 @given(DOCUMENTS, st.booleans(), st.sampled_from([1, 3, 1000]))
@@ -76,3 +79,11 @@ def test_millions_of_small_containers_are_refused_wherever_they_are(inner):
 def test_containers_are_counted_outside_of_strings_only():
     refuse_if_costly(b'{"text": "' + b"[{" * MAX_CONTAINERS + b'"}', 1024)
     assert shape_of(b'{"a": [[1], {"b": "[[["}]}').containers == 4
+
+
+@pytest.mark.parametrize("row", [b"[%s]", b"{%s}"])
+def test_a_million_strings_and_more_in_one_row_are_refused_and_no_fewer(row):
+    item = b'"a"' if row[:1] == b"[" else b'"a":1'
+    refuse_if_costly(b'{"instances":[' + row % many(item, MAX_STRINGS - 1) + b"]}", 1024)
+    with pytest.raises(MalformedBody, match=f"more than {MAX_STRINGS} strings"):
+        refuse_if_costly(b'{"instances":[' + row % many(item, MAX_STRINGS) + b"]}", 1024)

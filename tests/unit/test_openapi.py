@@ -94,7 +94,7 @@ def test_another_protocol_adds_its_operations_to_the_list():
 
 
 # What a client can meet.
-STATUSES = {status for status, _ in PROBLEMS.values()} - {401, 403, 404, 499}
+STATUSES = {status for status, _ in PROBLEMS.values()} - {401, 403, 499}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from service.probe_paths import PROBE_PATHS
-from service.request_head import MAX_HEAD_BYTES, asks_for_probe, is_whole
+from service.request_head import MAX_HEAD_BYTES, Head, asks_for_probe, head_of, is_whole
 
 
 @pytest.mark.parametrize("path", sorted(PROBE_PATHS))
@@ -45,3 +45,19 @@ def test_what_is_no_probe_does_not_look_like_one(sent):
 )
 def test_a_head_is_whole_when_its_parser_need_not_wait_or_has_to_refuse_it(sent, whole):
     assert is_whole(sent) is whole
+
+
+@pytest.mark.parametrize(
+    "sent, head",
+    [
+        (b"POST /v2/x?x=/v1 HTTP/1.1\r\nx-request-ID:  mine.1 \r\n\r\n", Head("POST", "/v2/x", "mine.1")),
+        (b"GET http://x:8000/v1/models/m HTTP/1.1\nHost: x\nX-Request-Id: a\n\n", Head("GET", "/v1/models/m", "a")),
+        (b"HEAD /livez HTTP/9.9\r\nHost: x\r\n\r\nX-Request-ID: of-the-body\r\n", Head("HEAD", "/livez")),
+        (b"GET / HTTP/1.1\r\nY: X-Request-ID: n\r\nX-Request-ID: a\r\nX-Request-ID: b\r\n\r\n", Head("GET", "/", "a")),
+        (b"GET /" + b"a" * 5000, Head("GET", "/" + "a" * 5000)),
+        (b"\x16\x03\x01\x02\x00", Head("\x16\x03\x01\x02\x00")),
+        (b"", Head()),
+    ],
+)  # fmt: skip
+def test_what_a_client_has_said_of_its_request_is_known_before_it_is_parsed(sent, head):
+    assert head_of(sent) == head

@@ -249,3 +249,11 @@ def test_a_misspelt_setting_in_a_dotenv_file_is_told(tmp_path):
     environ: dict[str, str] = {}
     assert read_dotenv(file, environ) == [f"{file}: MAX_BATCHSIZE is no setting; did you mean MAX_BATCH_SIZE?"]
     assert environ["YOURS"] == "1"
+
+
+@pytest.mark.parametrize("name", ["a b/c", "a/b", "../up", ".", "-first", "a:predict", "é", "a\nb", "x" * 129])
+def test_a_name_or_version_that_no_url_reaches_is_refused(name):
+    for variable in ("model_name", "model_version"):
+        with pytest.raises(SettingsError, match=f"^{variable.upper()}=.*must be 1 to 128 letters"):
+            load_settings(**{variable: name})
+    assert load_settings(model_name="A.b-c_1", model_version="2024.1").model_name == "A.b-c_1"

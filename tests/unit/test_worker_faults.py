@@ -140,6 +140,15 @@ def test_a_scheduler_that_fails_costs_only_the_front_rows_their_answer(answer: A
     core.assert_at_rest()
 
 
+def test_the_log_names_the_requests_that_a_scheduler_has_failed(caplog: pytest.LogCaptureFixture) -> None:
+    core = Core(max_batch_size=2, latency_s=1.0, scheduler=Answers([0, 99]))
+    for name in ("first", "second"):
+        core.submit(["cursed"]).request_id = name
+    core.run()
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert record.getMessage() == "the scheduler failed; 2 rows get an error, of request first, second"
+
+
 def test_a_scheduler_cannot_exceed_the_token_budget() -> None:
     core = Core(max_batch_size=4, max_batch_tokens=10, latency_s=1.0, scheduler=Answers([0, 1]))
     cursed = core.submit(["cursed", "big"], lengths=[6, 6])

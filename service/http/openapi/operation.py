@@ -11,6 +11,7 @@ from service.http.openapi.errors import ErrorForm, errors
 from service.http.openapi.parameters import in_path
 from service.http.openapi.security import security_of
 from service.http.openapi.served import Served
+from service.probe_paths import PROBE_PATHS
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,11 @@ class Operation:
         parameters = in_path(self.path, served) + described.get("parameters", [])
         if parameters:
             operation["parameters"] = parameters
+        # Whatever is asked for but probes is refused while too many requests wait for a thread.
+        everywhere = set() if self.path in PROBE_PATHS else {429}
         security = security_of(self.access, served.settings)
         if security:
             operation["security"] = security
-            operation["responses"] = dict(sorted((described["responses"] | errors([401], self.form)).items()))
+            everywhere.add(401)
+        operation["responses"] = dict(sorted((described["responses"] | errors(everywhere, self.form)).items()))
         return operation

@@ -20,7 +20,6 @@ from service.http.problems import PROBLEMS
 # What a prediction can end with. 499 is for the log and the metrics: nobody is there to read it. 401 comes with the
 # key; 403 is for what administers models.
 STATUSES = frozenset(status for status, _ in PROBLEMS.values()) - {401, 403, 499}
-_ONLY_BY_NAME = {404}
 
 _EXPLAIN = {
     "name": "explain",
@@ -127,14 +126,9 @@ def _describe(served: Served) -> dict[str, Any]:
     return {
         "parameters": [_EXPLAIN, REQUEST_ID],
         "requestBody": predict_body(served),
-        # Where several models are served, one of them has to be named.
-        "responses": {"200": done, **errors(STATUSES if served.model is None else STATUSES - _ONLY_BY_NAME)},
+        # 404 also where no model is named: several may be served, or the only one be unloaded.
+        "responses": {"200": done, **errors(STATUSES)},
     }
-
-
-def _describe_by_name(served: Served) -> dict[str, Any]:
-    described = _describe(served)
-    return described | {"responses": described["responses"] | errors(_ONLY_BY_NAME)}
 
 
 def _example_answer(model: ModelHandle) -> dict[str, Any]:
@@ -167,7 +161,7 @@ PREDICT = (
         "predict_model",
         "Predict",
         "Predict with the model of this name",
-        _describe_by_name,
+        _describe,
         Access.INFERENCE,
     ),
     Operation(
@@ -176,7 +170,7 @@ PREDICT = (
         "predict_version",
         "Predict",
         "Predict with one version of it",
-        _describe_by_name,
+        _describe,
         Access.INFERENCE,
     ),
 )

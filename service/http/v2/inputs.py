@@ -18,7 +18,6 @@ from service.inputs.numbers import to_values
 
 # How `prepare` names a place.
 _PLACE = re.compile(r"instances(?:\[(\d+)\](?:\[(\d+)\])?(.*))?", re.DOTALL)
-_INSTANCE = re.compile(r"\binstances\[(\d+)\]")
 
 
 def to_instances(spec: InputSpec, inputs: Mapping[str, npt.NDArray[Any]]) -> list[Any]:
@@ -64,12 +63,9 @@ def relocated(error: InvalidInput, spec: InputSpec, inputs: Iterable[str]) -> In
     return InvalidInput(*(Fault(_relocated(fault.loc, positions), fault.msg) for fault in error.faults))
 
 
-def relocated_text(text: str) -> str:
-    """The text of an error about one instance, with its place as a place in the only input of the request.
-
-    Texts and pictures have one input; what is wrong with a row of numbers comes as an InvalidInput.
-    """
-    return _INSTANCE.sub(r"inputs[0].data[\1]", text)
+def place_of_row(row: int) -> str:
+    """The place of a row in the only input of a request; what is wrong in one of several comes as an InvalidInput."""
+    return f"inputs[0].data[{row}]"
 
 
 def _relocated(loc: str, positions: list[int]) -> str:
@@ -80,7 +76,7 @@ def _relocated(loc: str, positions: list[int]) -> str:
     if row is None:
         return "inputs"
     if column is None:
-        return f"inputs[0].data[{row}]{rest}"
+        return f"{place_of_row(int(row))}{rest}"
     if positions:
         return f"inputs[{positions[int(column)]}].data[{row}]{rest}"
     return f"inputs[0].data[{row}][{column}]{rest}"

@@ -10,16 +10,17 @@ from flask import Response, current_app, request
 from loaders.handle import ModelHandle
 from loaders.signature import InputSpec
 from service.batching.tickets import Priority
-from service.errors import InvalidInput, NotReady, TooLarge, UnknownModel, UnsupportedMedia
+from service.errors import InvalidInput, NotReady, UnknownModel
 from service.health import liveness, readiness
 from service.http.blueprint import blueprint, runtime
 from service.http.exchange import Exchange, exchange
 from service.http.json import json_response
 from service.http.paths import EXACT
 from service.http.read import read_body
+from service.http.state import state_in
 from service.http.v2 import describe
 from service.http.v2.declared import declared_outputs
-from service.http.v2.inputs import relocated, relocated_text, to_instances
+from service.http.v2.inputs import place_of_row, relocated, to_instances
 from service.http.v2.outputs import to_tensors
 from service.http.v2.request import InferRequest, read_request, read_timeout_s
 from service.http.v2.response import check_outputs, write_response
@@ -165,6 +166,7 @@ def v2_infer(name: str, version: str | None = None) -> Response:
     received: list[_Body] = []
 
     def receive(settings: Settings, _: InputSpec | None) -> _Body:
+        state_in(request.environ).place_of = place_of_row
         body = _Body(read_body(request, settings), settings)
         if runtime().peek(name, version) is None:  # it is to be loaded first: not for garbage, nor beyond the deadline
             most = settings.max_instances
@@ -179,9 +181,6 @@ def v2_infer(name: str, version: str | None = None) -> Response:
             raise
         # What is wrong with instance i is wrong in a tensor, as this caller has sent it.
         raise relocated(error, received[0].spec, received[0].request.inputs) from error
-    except (TooLarge, UnsupportedMedia) as error:
-        error.args = (relocated_text(str(error)),)
-        raise
 
 
 def _respond(done: Exchange[_Body]) -> Response:
