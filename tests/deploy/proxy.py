@@ -19,7 +19,7 @@ import requests
 from tests.system.conftest import ROOT, free_port
 
 SHIPPED = ROOT / "deploy" / "nginx"
-MAIN_FILES = ("nginx.conf", "replicas.conf")
+MAIN_FILES = ("nginx.conf", "replicas.conf", "canary.conf")
 GUARD_S = 15.0
 
 # Debian keeps it where the path of an ordinary user does not lead.

@@ -42,6 +42,8 @@ def test_nginx_takes_the_files_without_a_warning(tmp_path: Path, main_file: str,
         ("nginx.conf", "127.0.0.1:8000"),
         ("replicas.conf", "127.0.0.1:8000"),
         ("replicas.conf", "127.0.0.1:8001"),
+        ("canary.conf", "127.0.0.1:8000"),
+        ("canary.conf", "127.0.0.1:8001"),
     ],
 )
 def test_the_doctor_finds_nothing_wrong(main_file: str, bind: str):
