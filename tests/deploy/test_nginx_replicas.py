@@ -106,10 +106,11 @@ def test_a_replica_that_is_busy_answers_for_itself(start: Start, tmp_path: Path)
     for replica in (server, other):
         replica.wait_until(lambda replica=replica: replica.get("/livez").status_code == 200)
     with in_front_of(tmp_path / "nginx", address(server.url), address(other.url)) as proxy:
+        assert [proxy.get("/healthz").status_code for _ in range(4)] == [503] * 4
         for _ in range(4):
             answer = proxy.predict([0, 1.0])
             assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
-        assert {line["upstream"] for line in proxy.logged(4)} == {address(server.url), address(other.url)}
+        assert {line["upstream"] for line in proxy.logged(8)} == {address(server.url), address(other.url)}
 
 
 def kill(server: Server) -> None:
