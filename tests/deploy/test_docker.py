@@ -21,7 +21,7 @@ from service.demo.build import RECIPES
 from service.doctor.findings import Verdict
 from service.doctor.gunicorn_values import gunicorn_values
 from service.doctor.nginx import check_nginx
-from service.doctor.nginx_scopes import time_s
+from service.doctor.nginx_directives import time_s
 from service.settings import Settings
 from tests.deploy.proxy import SHIPPED, configure, needs_nginx, run_nginx
 from tests.system.conftest import ROOT, free_port

@@ -11,8 +11,9 @@ from service import gunicorn_config
 from service.doctor.findings import Verdict
 from service.doctor.gunicorn_values import gunicorn_values
 from service.doctor.nginx import check_nginx
+from service.doctor.nginx_directives import size_bytes, time_s
 from service.doctor.nginx_file import read_nginx
-from service.doctor.nginx_scopes import handovers, size_bytes, time_s
+from service.doctor.nginx_scopes import handovers
 from service.settings import Settings
 from tests.deploy.proxy import MAIN_FILES, SHIPPED, configure, needs_nginx, run_nginx
 

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import pytest
 
 from service import gunicorn_config
-from service.doctor.nginx_scopes import time_s
+from service.doctor.nginx_directives import time_s
 from service.settings import Settings
 from tests.deploy.proxy import SHIPPED
 from tests.system.conftest import ROOT, free_port
