@@ -99,7 +99,7 @@ AWAY = frozenset({503, 504})
 INJECTIONS = (
     Injection("model reload over HTTP", reload_model),
     Injection("worker thread killed", kill_worker_thread, AWAY, closes=True),
-    Injection("SIGHUP", reload_server, AWAY, closes=True, only_kept=True),
+    Injection("SIGHUP", reload_server, closes=True, only_kept=True),
     Injection("model hangs", hang_model, AWAY, closes=True),
     Injection("process killed", kill_process, AWAY, closes=True, kills=True),
 )
