@@ -141,12 +141,14 @@ class Runtime:
                 )
             self._batcher.start()
 
-    def ensure_started(self) -> None:
-        """Start at the first request, for servers that have no start-up hook."""
+    def ensure_started(self) -> bool:
+        """Start at the first request, for servers that have no start-up hook; True where that was still to do."""
         self._renew_in_child()
-        if self._batcher is None and not self.draining:
-            self._started_by_request = True
-            self.start()
+        if self._batcher is not None or self.draining:
+            return False
+        self._started_by_request = True
+        self.start()
+        return True
 
     def await_model_in_memory(self) -> None:
         """Where a request made the start, let predictions wait for a model that needs no loading to get warm."""

@@ -84,6 +84,15 @@ def test_too_few_threads_are_warned_about(start):
     assert "THREADS" in server.text()
 
 
+@pytest.mark.parametrize(("args", "warnings"), [((), 1), (("-k", "gthread", "--threads", "8"), 0)])
+def test_a_gunicorn_that_serves_one_request_at_a_time_is_warned_about(start, tmp_path, args, warnings):
+    own = tmp_path / "own.conf.py"
+    own.write_text("import os\nbind = os.environ['BIND']\n")
+    server = start("-c", str(own), *args)
+    assert server.predict([ECHO, 1]).json()["predictions"] == [1]
+    assert server.text().count("one request at a time") == warnings
+
+
 @pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT], [signal.SIGTERM, signal.SIGTERM]])
 def test_an_idle_server_stops_in_under_two_seconds(start, signals):
     server = start()
