@@ -7,7 +7,7 @@ VENV := .venv
 DEMO := demo-models
 BIN := $(VENV)/bin
 
-.PHONY: setup serve demo test check bench-overhead format fuzz fault-run clean
+.PHONY: setup serve demo test check bench-overhead format fuzz fault-run soak clean
 
 setup: $(VENV)/.installed-dev
 
@@ -45,6 +45,10 @@ SECONDS_EACH ?= 120
 fault-run: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmark.endurance.fault_run --seconds $(SECONDS_EACH)
 	$(BIN)/python -m benchmark.endurance.fault_run --seconds $(SECONDS_EACH) --workers 2
+
+# Ten minutes of moderate load: does anything grow?
+soak: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmark.endurance.soak --models $(DEMO)
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
