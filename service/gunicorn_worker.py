@@ -322,9 +322,12 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         super(ThreadWorker, self).handle_quit(sig, frame)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """SIGTERM: the service stops, or, where the master goes on to listen, another process takes over."""
-        if self.alive and not self._hurry:
-            self._is_relieved = self._is_master_listening()
+        """SIGTERM: the service stops, or, where the master goes on to listen, another process takes over.
+
+        Whoever stops all processes at once may reach this one first; the master's own signal then follows.
+        """
+        may_be = not self._hurry and (self.alive or self._is_relieved)
+        self._is_relieved = may_be and self._is_master_listening()
         super().handle_exit(sig, frame)
 
     def accept_now(self) -> None:

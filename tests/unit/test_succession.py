@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from service.gunicorn_worker import Worker
 from service.succession import Relief, Succession, kept, place
 
 
@@ -123,3 +124,42 @@ def test_a_process_accepts_while_it_loads_only_where_nobody_else_serves():
     assert not relief.may_accept
     relief.begin()
     assert relief.may_accept
+
+
+class Told(Worker):
+    """A worker as it is told to stop, without gunicorn around it."""
+
+    def __init__(self) -> None:
+        self.alive, self._hurry, self._is_relieved = True, False, False
+        self.is_master_listening = True
+        self.method_queue = SimpleNamespace(defer=lambda _: None)
+
+    def _is_master_listening(self) -> bool:
+        return self.is_master_listening
+
+    def told(self) -> bool:
+        self.handle_exit(SIGTERM, None)
+        assert not self.alive
+        return self._is_relieved
+
+
+def test_a_stop_is_a_relief_as_long_as_the_master_listens():
+    worker = Told()
+    assert worker.told()
+    assert worker.told()  # gunicorn's master says it again and again
+    worker.is_master_listening = False
+    assert not worker.told()
+
+
+def test_a_stop_of_the_whole_service_stays_one():
+    worker = Told()
+    worker.is_master_listening = False
+    assert not worker.told()
+    worker.is_master_listening = True
+    assert not worker.told()
+
+
+def test_a_process_that_cannot_answer_any_more_is_in_a_hurry_and_not_relieved():
+    worker = Told()
+    worker._hurry = True
+    assert not worker.told()
