@@ -60,9 +60,9 @@ def exits(server) -> int:
     return server.text().count("Worker exiting")
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_reload_under_load_refuses_nobody_however_long_the_model_loads(start, workers):
-    server = start(LOAD_S=2, WEB_WORKERS=workers)
+@pytest.mark.parametrize(("workers", "threads"), [(1, 72), (1, 8), (2, 72)])
+def test_a_reload_under_load_refuses_nobody_however_long_the_model_loads(start, workers, threads):
+    server = start(LOAD_S=2, WEB_WORKERS=workers, THREADS=threads, MAX_BATCH_SIZE=4)
     server.wait_until(lambda: server.text().count("is ready") == workers)
     with under_load(server) as ends:
         for turn in (1, 2):
