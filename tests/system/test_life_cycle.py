@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import requests
@@ -66,6 +67,17 @@ def test_a_start_that_cannot_work_is_refused_with_a_reason(start, args, reason):
     server = start(*args, wait=False)
     assert server.process.wait(60) != 0
     assert reason in server.text()
+
+
+def test_the_master_never_loads_what_computes(start):
+    server = start()
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_until(lambda: server.text().count("is ready") == 2)
+    master = server.process.pid
+    (worker, *_) = Path(f"/proc/{master}/task/{master}/children").read_text().split()
+    assert "numpy" in Path(f"/proc/{worker}/maps").read_text()
+    for library in ("numpy", "torch", "onnxruntime", "libcuda"):
+        assert library not in Path(f"/proc/{master}/maps").read_text()
 
 
 def test_an_address_that_is_taken_is_named_at_once(start):
