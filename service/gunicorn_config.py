@@ -217,9 +217,9 @@ def _take_over(worker: Any, here: list[Any]) -> None:
     succession: Succession = worker.succession
     for runtime in here:
         runtime.batcher().wait_started(math.inf)
-        if runtime.load_error is not None and succession.is_surplus:
+        if runtime.is_dead and succession.is_surplus:
             if not runtime.settings.exit_on_load_error:  # else its end is on the way
-                _leave(worker, runtime, "the model could not be loaded")
+                _give_up(worker)
             return
     succession.begin()
     if hasattr(worker, "accept_now"):
@@ -269,16 +269,19 @@ def worker_exit(_server: Any, worker: Any) -> None:
         os._exit(0)
 
 
-def _leave(worker: Any, runtime: Any, reason: str) -> None:
-    """End this process: for good when the model cannot be loaded, else to be replaced by a fresh one.
+def _give_up(worker: Any) -> None:
+    """End a process whose model cannot be loaded, and with it the whole service, unless that can do without it."""
+    is_surplus = worker.succession.is_surplus
+    if is_surplus:
+        worker.log.critical("this process ends, as its model could not be loaded; those before it go on to serve")
+    sys.stderr.flush()
+    os._exit(RELIEF_ERROR if is_surplus else BOOT_ERROR)
 
-    A model that cannot be loaded ends the whole service, unless that can do without this process.
-    """
+
+def _leave(worker: Any, runtime: Any, reason: str) -> None:
+    """End this process: for good when the model cannot be loaded, else to be replaced by a fresh one."""
     if runtime.load_error is not None:
-        if worker.succession.is_surplus:
-            worker.log.critical("this process ends, as its model could not be loaded; those before it go on to serve")
-        sys.stderr.flush()
-        os._exit(RELIEF_ERROR if worker.succession.is_surplus else BOOT_ERROR)
+        _give_up(worker)
     worker.log.critical("%s; this process ends, and another one takes its place", reason)
     if hasattr(worker, "leave_soon"):
         worker.leave_soon()

@@ -16,7 +16,7 @@ from loaders.cache import Key
 from loaders.errors import ModelError
 from loaders.handle import ModelHandle
 from loaders.signature import TextInput
-from service.batching.admission import Arrival
+from service.batching.admission import Arrival, WorkerState
 from service.batching.batcher import BatcherStatus, ThreadedBatcher
 from service.batching.faults import FaultKind, log_error, text_of
 from service.batching.forks import forks
@@ -308,6 +308,12 @@ class Runtime:
         """The batcher's snapshot; None before the start."""
         batcher = self._batcher
         return None if batcher is None or self._is_inherited() else batcher.status()
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the worker thread has ended by a fault, in a load or later."""
+        status = self.status()
+        return status is not None and status.state is WorkerState.DEAD
 
     def announce(self) -> Arrival:
         """Count a request that is being read and prepared, for the eager policy."""

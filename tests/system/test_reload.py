@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -88,16 +89,17 @@ def test_while_the_new_process_loads_the_old_one_is_ready_and_live(start):
 
 
 @pytest.mark.parametrize("ends_process", ["true", "false"])
-def test_a_reload_with_a_model_that_cannot_be_loaded_keeps_the_old_one(start, tmp_path, ends_process):
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda model: model.write_text("die")], ids=["gone", "dies"])
+def test_a_reload_with_a_model_that_cannot_be_loaded_keeps_the_old_one(start, tmp_path, spoil, ends_process):
     server = start(EXIT_ON_LOAD_ERROR=ends_process)
-    (tmp_path / "model.bin").unlink()
+    spoil(tmp_path / "model.bin")
     server.process.send_signal(signal.SIGHUP)
     server.wait_until(lambda: "those before it go on to serve" in server.text())
     server.process.send_signal(signal.SIGHUP)
     server.wait_until(lambda: server.text().count("those before it go on to serve") == 2)
     assert server.process.poll() is None
     assert server.predict([ECHO, 3]).json()["predictions"] == [3]
-    (tmp_path / "model.bin").touch()
+    (tmp_path / "model.bin").write_text("whole")
     server.process.send_signal(signal.SIGHUP)
     server.wait_until(lambda: exits(server) >= 1)
     assert server.predict([ECHO, 4]).json()["predictions"] == [4]
