@@ -7,7 +7,7 @@ VENV := .venv
 DEMO := demo-models
 BIN := $(VENV)/bin
 
-.PHONY: setup serve demo test check bench-overhead format fuzz clean
+.PHONY: setup serve demo test check bench-overhead format fuzz fault-run soak clean
 
 setup: $(VENV)/.installed-dev
 
@@ -41,6 +41,16 @@ bench-overhead: $(VENV)/.installed-dev
 EXAMPLES ?= 2000
 fuzz: $(VENV)/.installed-dev
 	JITNEY_FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -v tests/system/test_fuzzing.py
+
+# Every fault there is, again and again under load: first with one worker process, then with two.
+SECONDS_EACH ?= 120
+fault-run: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmark.endurance.fault_run --seconds $(SECONDS_EACH)
+	$(BIN)/python -m benchmark.endurance.fault_run --seconds $(SECONDS_EACH) --workers 2
+
+# Ten minutes of moderate load: does anything grow?
+soak: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmark.endurance.soak --models $(DEMO)
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .

@@ -6,10 +6,12 @@ It is read in gunicorn's master before any numeric library is loaded, and it mus
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import socket
 import sys
+import threading
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -22,6 +24,7 @@ from service.open_files import allow_open_files
 from service.overload import Overload
 from service.settings import SettingsError, load_settings, read_dotenv
 from service.start_summary import start_summary
+from service.succession import Relief, Succession, place
 from service.watchdog import Watchdog
 
 # Longer than nginx keeps idle upstream connections (60 s): the side that closes first must be the client's.
@@ -32,6 +35,9 @@ CLOSE_S = 2.0
 
 # Exit status with which a worker tells gunicorn's master to give up instead of starting the next one.
 BOOT_ERROR = 3
+
+# Exit status of a worker whose model cannot be loaded while others serve: the master goes on with those.
+RELIEF_ERROR = 1
 
 # Files that a worker has open beside its connections: models, logs, libraries, sockets that listen.
 OTHER_FILES = 256
@@ -58,7 +64,7 @@ graceful_timeout = _settings.graceful_timeout_s
 timeout = 60
 # Neither threads nor CUDA survive a fork: the model is loaded after it.
 preload_app = False
-# A worker that retires would leave a gap as long as the model takes to load.
+# The master hears of a worker that retires by itself only at its end: a gap as long as the model takes to load.
 max_requests = 0
 loglevel = _settings.log_level
 accesslog = None
@@ -107,6 +113,11 @@ def on_starting(server: Any) -> None:
     log_fields(logging.getLogger("jitney"), logging.INFO, message, fields)
 
 
+def when_ready(server: Any) -> None:
+    """The master listens, and has made no process yet."""
+    Relief(server)
+
+
 def _prepare_several(server: Any) -> None:
     """Have the worker processes count together and share the CPUs, and say what they do not share."""
     for variable in _sized_here:
@@ -129,6 +140,11 @@ def nworkers_changed(server: Any, new: int, old: int | None) -> None:
     """Called at the start, and when a signal asks for more processes or fewer."""
     if old is not None and new > 1 and not directory.counts_together():
         server.log.warning("each of %d processes counts for itself; start with WEB_WORKERS=%d", new, new)
+
+
+def pre_fork(server: Any, worker: Any) -> None:
+    """The master is about to make a worker process. *Thread:* the master's."""
+    worker.succession = place(server)
 
 
 def child_exit(_server: Any, worker: Any) -> None:
@@ -172,6 +188,7 @@ def post_worker_init(worker: Any) -> None:
     """Start the model in this worker process, and let SIGTERM be known at once."""
     here = runtimes()
     if not here:
+        worker.succession.begin()
         worker.log.warning("this app has no Jitney: nothing is batched, and SIGTERM is left to gunicorn alone")
         return
     previous = signal.getsignal(signal.SIGTERM)
@@ -192,6 +209,21 @@ def post_worker_init(worker: Any) -> None:
             _watch(runtime)
     if hasattr(worker, "limit_waiting"):
         _limit_waiting(worker, here)
+    threading.Thread(target=_take_over, args=(worker, here), name="jitney-succession", daemon=True).start()
+
+
+def _take_over(worker: Any, here: list[Any]) -> None:
+    """Wait until every model is loaded, and serve; end where one cannot be, and others can go on without it."""
+    succession: Succession = worker.succession
+    for runtime in here:
+        runtime.batcher().wait_started(math.inf)
+        if runtime.is_dead and succession.is_surplus:
+            if not runtime.settings.exit_on_load_error:  # else its end is on the way
+                _give_up(worker)
+            return
+    succession.begin()
+    if hasattr(worker, "accept_now"):
+        worker.accept_now()
 
 
 def _limit_waiting(worker: Any, here: list[Any]) -> None:
@@ -237,11 +269,19 @@ def worker_exit(_server: Any, worker: Any) -> None:
         os._exit(0)
 
 
+def _give_up(worker: Any) -> None:
+    """End a process whose model cannot be loaded, and with it the whole service, unless that can do without it."""
+    is_surplus = worker.succession.is_surplus
+    if is_surplus:
+        worker.log.critical("this process ends, as its model could not be loaded; those before it go on to serve")
+    sys.stderr.flush()
+    os._exit(RELIEF_ERROR if is_surplus else BOOT_ERROR)
+
+
 def _leave(worker: Any, runtime: Any, reason: str) -> None:
     """End this process: for good when the model cannot be loaded, else to be replaced by a fresh one."""
     if runtime.load_error is not None:
-        sys.stderr.flush()
-        os._exit(BOOT_ERROR)
+        _give_up(worker)
     worker.log.critical("%s; this process ends, and another one takes its place", reason)
     if hasattr(worker, "leave_soon"):
         worker.leave_soon()

@@ -13,6 +13,8 @@ What it changes, and why:
   the kernel has completed are answered. gunicorn's master closes its listening sockets at SIGTERM, but each worker
   keeps its copy open without accepting from it, and the kernel resets what waits there when the worker ends: a client
   cannot tell that from a request that was lost half way.
+* While it loads, new connections are left to the processes that serve already, see `service.succession`; and when it
+  is told to stop because another one serves, requests that still come on its connections are answered.
 * What is no HTTP request is answered in the same form as every other error.
 """
 
@@ -42,6 +44,7 @@ from service.methods import method_label
 from service.overload import Overload, Place, Way
 from service.request_head import head_of, is_whole
 from service.settings import SPARE_THREADS
+from service.succession import Succession
 from service.unread_body import WORTH_READING_BYTES, bytes_at_hand, rest_of_body
 from service.wsgi_environ import ACCEPTED, AHEAD, ARRIVED_AT
 
@@ -50,6 +53,9 @@ LINGER_S = 2.0
 
 # What a stopping server still gives kept connections, and requests whose last bytes have not come.
 STOP_IDLE_S = 0.3
+# The first of these where another process has taken over: nobody waits for the end, and each client that sends another
+# request meanwhile is told to close, and loses none. *Source:* gunicorn's own STOP_KEEPALIVE_LINGER.
+RELIEVED_IDLE_S = 2.0
 STOP_UNFINISHED_S = 1.0
 
 # What a spare thread does takes milliseconds; a client that holds one for longer does not send or does not read.
@@ -69,7 +75,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._busy: dict[Connection, bool] = {}  # connections with a thread -> handed over before the stop
+        self._busy: dict[Connection, bool] = {}  # connections with a thread -> to be served although it may be stopping
         self._main: set[Connection] = set()  # those of them that the main threads are not done with
         self._half: dict[Connection, float] = {}  # heads that are not whole -> when they are given up, in this order
         self._overload: Overload | None = None
@@ -78,8 +84,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         self._on_thread = threading.local()
         self._app: Callable[..., Iterable[bytes]]
         self.wsgi: Callable[..., Iterable[bytes]]
+        self.succession: Succession  # set by the master before the fork
         self._stop_at: float | None = None
         self._hurry = False
+        self._is_relieved = False  # told to stop, and the master goes on to listen
 
     def leave_soon(self) -> None:
         """Stop without waiting for clients; for a process that cannot answer anything any more. *Thread:* any."""
@@ -164,8 +172,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         conn.head = head
         conn.place = Place(Way.MAIN)
         if self._overload is not None:
-            conn.place = self._overload.place(len(self._main), head, is_stopping=not self.alive)
-        self._busy[conn] = self.alive
+            conn.place = self._overload.place(len(self._main), head, is_stopping=not (self.alive or self._is_relieved))
+        self._busy[conn] = self.alive or self._is_relieved
         if conn.place.way is Way.MAIN:
             self._main.add(conn)
         future = self._pools[conn.place.way].submit(self.handle, conn)
@@ -349,9 +357,22 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         """
         super(ThreadWorker, self).handle_quit(sig, frame)
 
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """SIGTERM: the service stops, or, where the master goes on to listen, another process takes over.
+
+        Whoever stops all processes at once may reach this one first; the master's own signal then follows.
+        """
+        may_be = not self._hurry and (self.alive or self._is_relieved)
+        self._is_relieved = may_be and self._is_master_listening()
+        super().handle_exit(sig, frame)
+
+    def accept_now(self) -> None:
+        """New connections are for this process from now on. *Thread:* any."""
+        self.method_queue.defer(lambda: self.set_accept_enabled(self.alive and self.nr_conns < self.worker_connections))
+
     def set_accept_enabled(self, enabled: bool) -> None:
         """Called by the main loop, also once when it has ended and only open requests are still served."""
-        super().set_accept_enabled(enabled)
+        super().set_accept_enabled(enabled and self.succession.may_accept)
         if not enabled and not self.alive and self._stop_at is None:
             self._stop_at = time.monotonic()
             self._refuse_newcomers()
@@ -366,7 +387,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         Whoever connects later is refused at once. Does nothing when the master still holds the sockets, as it does
         when it replaces a worker: then another one will accept from them.
         """
-        if any(is_held_by(os.getppid(), listener) for listener in self.sockets):
+        if self._is_master_listening():
             return
         for listener in self.sockets:
             let_nobody_else_in(listener)
@@ -377,9 +398,12 @@ class Worker(ThreadWorker):  # type: ignore[misc]
                 self.accept(listener)
             listener.close()
 
+    def _is_master_listening(self) -> bool:
+        return any(is_held_by(os.getppid(), listener) for listener in self.sockets)
+
     def _hasten(self, stopping_for_s: float) -> None:
         """End what a stopping server need not wait for."""
-        if self._hurry or stopping_for_s >= STOP_IDLE_S:
+        if self._hurry or stopping_for_s >= (RELIEVED_IDLE_S if self._is_relieved else STOP_IDLE_S):
             for conn in (*self.keepalived_conns, *self.pending_conns):
                 conn.timeout = 0.0
             super().murder_keepalived()

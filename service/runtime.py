@@ -16,7 +16,7 @@ from loaders.cache import Key
 from loaders.errors import ModelError
 from loaders.handle import ModelHandle
 from loaders.signature import TextInput
-from service.batching.admission import Arrival
+from service.batching.admission import Arrival, WorkerState
 from service.batching.batcher import BatcherStatus, ThreadedBatcher
 from service.batching.faults import FaultKind, log_error, text_of
 from service.batching.forks import forks
@@ -156,12 +156,14 @@ class Runtime:
                 )
             self._batcher.start()
 
-    def ensure_started(self) -> None:
-        """Start at the first request, for servers that have no start-up hook."""
+    def ensure_started(self) -> bool:
+        """Start at the first request, for servers that have no start-up hook; True where that was still to do."""
         self._renew_in_child()
-        if self._batcher is None and not self.draining:
-            self._started_by_request = True
-            self.start()
+        if self._batcher is not None or self.draining:
+            return False
+        self._started_by_request = True
+        self.start()
+        return True
 
     def await_model_in_memory(self) -> None:
         """Where a request made the start, let predictions wait for a model that needs no loading to get warm."""
@@ -325,6 +327,12 @@ class Runtime:
         """The batcher's snapshot; None before the start."""
         batcher = self._batcher
         return None if batcher is None or self._is_inherited() else batcher.status()
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the worker thread has ended by a fault, in a load or later."""
+        status = self.status()
+        return status is not None and status.state is WorkerState.DEAD
 
     def announce(self) -> Arrival:
         """Count a request that is being read and prepared, for the eager policy."""

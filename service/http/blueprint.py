@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, current_app
+import logging
+from typing import Any
+
+from flask import Blueprint, current_app, request
 from werkzeug.exceptions import HTTPException
 
 from service.errors import JitneyError
 from service.http import problems
 from service.http.paths import BLUEPRINT, PLAIN_NAME, PlainName
 from service.runtime import Runtime
+
+_log = logging.getLogger("jitney")
 
 blueprint = Blueprint(BLUEPRINT, "service")
 
@@ -22,5 +27,15 @@ blueprint.register_error_handler(Exception, problems.from_surprise)
 def runtime() -> Runtime:
     """The runtime of the app that answers this request, started."""
     here: Runtime = current_app.extensions["jitney"]
-    here.ensure_started()
+    if here.ensure_started():
+        warn_if_alone(request.environ)
     return here
+
+
+def warn_if_alone(environ: dict[str, Any]) -> None:
+    """Say so where gunicorn's sync worker, its default, hands over one request at a time."""
+    if "gunicorn.socket" in environ and not environ.get("wsgi.multithread", True):
+        _log.warning(
+            "gunicorn's worker class serves one request at a time: no rows ever share a batch; "
+            "start it with `gunicorn -c python:service.gunicorn_config`, or at least with -k gthread and --threads"
+        )

@@ -41,6 +41,7 @@ if "BULK_BYTES" in os.environ:
 
 @app.get("/threads")
 def threads():
-    """How many threads there are, and how much memory is in use, KiB."""
+    """How many threads there are, how much memory is in use, KiB, and how many files are open."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return jsonify(threads=threading.active_count(), kib=int(status["VmRSS"].split()[0]))
+    files = len(os.listdir("/proc/self/fd"))
+    return jsonify(threads=threading.active_count(), kib=int(status["VmRSS"].split()[0]), files=files)

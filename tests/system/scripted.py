@@ -1,7 +1,8 @@
 """An app whose model does what the rows say, for servers under test: `gunicorn -c gunicorn.conf.py scripted:app`.
 
 Each row is [action, value]; the model answers with the value. Actions: 0 echo; 1 raise; 2 raise SystemExit;
-3 sleep for `value` milliseconds, once per batch. `LOAD_S` makes the load take that long.
+3 sleep for `value` milliseconds, once per batch. `LOAD_S` makes the load take that long; a
+file that holds `die` ends it with SystemExit.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class ScriptedLoader:
 
     def load(self, path, *, name, version, metadata=None):
         time.sleep(float(os.environ.get("LOAD_S", "0")))
+        if path.read_bytes() == b"die":
+            raise SystemExit("the file asked for it")
         return ModelHandle.from_callable(run, name="scripted", version=version)
 
 

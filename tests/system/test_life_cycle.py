@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import requests
@@ -68,6 +69,17 @@ def test_a_start_that_cannot_work_is_refused_with_a_reason(start, args, reason):
     assert reason in server.text()
 
 
+def test_the_master_never_loads_what_computes(start):
+    server = start()
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_until(lambda: server.text().count("is ready") == 2)
+    master = server.process.pid
+    (worker, *_) = Path(f"/proc/{master}/task/{master}/children").read_text().split()
+    assert "numpy" in Path(f"/proc/{worker}/maps").read_text()
+    for library in ("numpy", "torch", "onnxruntime", "libcuda"):
+        assert library not in Path(f"/proc/{master}/maps").read_text()
+
+
 def test_an_address_that_is_taken_is_named_at_once(start):
     first = start()
     taken = first.url.removeprefix("http://")
@@ -82,6 +94,15 @@ def test_an_address_that_is_taken_is_named_at_once(start):
 def test_too_few_threads_are_warned_about(start):
     server = start(THREADS=8)
     assert "THREADS" in server.text()
+
+
+@pytest.mark.parametrize(("args", "warnings"), [((), 1), (("-k", "gthread", "--threads", "8"), 0)])
+def test_a_gunicorn_that_serves_one_request_at_a_time_is_warned_about(start, tmp_path, args, warnings):
+    own = tmp_path / "own.conf.py"
+    own.write_text("import os\nbind = os.environ['BIND']\n")
+    server = start("-c", str(own), *args)
+    assert server.predict([ECHO, 1]).json()["predictions"] == [1]
+    assert server.text().count("one request at a time") == warnings
 
 
 @pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT], [signal.SIGTERM, signal.SIGTERM]])

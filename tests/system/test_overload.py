@@ -402,7 +402,9 @@ def test_the_deadline_of_a_request_that_waits_for_a_thread_runs_from_its_arrival
         gate.unlink()
 
 
-def test_threads_and_memory_are_back_where_they_were_after_many_calls_of_which_some_were_aborted(start, gate):
+def test_threads_memory_and_open_files_are_back_where_they_were_after_many_calls_of_which_some_were_aborted(
+    start, gate
+):
     server = start_gated(start, gate)
 
     def calls(number: int) -> None:
@@ -418,7 +420,11 @@ def test_threads_and_memory_are_back_where_they_were_after_many_calls_of_which_s
         with ThreadPoolExecutor(10) as pool:
             list(pool.map(calls, range(10)))
         server.wait_until(lambda: waiting(server) == 0 and server.metric("inference_queue_depth") == 0)
+        # The server reads on for a moment where it was the first to close.
+        server.wait_until(lambda: server.get("/threads").json()["files"] <= idle_files + 2, guard_s=10)
         return server.get("/threads").json()
+
+    idle_files = server.get("/threads").json()["files"]
 
     storm()  # all threads are made when they are first needed
     before, after = storm(), storm()

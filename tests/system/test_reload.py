@@ -1,0 +1,124 @@
+"""Worker processes replaced under load: nobody is refused, and nobody is cut off half way."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from benchmark.endurance.client import Client, End
+
+pytestmark = pytest.mark.system
+
+ECHO, SLEEP = 0, 3
+CLIENTS = 32
+
+
+@contextmanager
+def under_load(server, think_s: float = 0.02) -> Iterator[Callable[[], Counter]]:
+    """32 clients with kept connections; gives what became of their requests so far."""
+    host, port = server.url.removeprefix("http://").split(":")
+    over = threading.Event()
+    ends: list[str] = []
+
+    def call(number: int) -> None:
+        client = Client(host, int(port), guard_s=60.0)
+        for turn in range(1_000_000):
+            if over.wait(think_s * (number % 4)):
+                break
+            value = number * 1_000_000 + turn
+            reply = client.predict({"instances": [[SLEEP, 10], [ECHO, value]]})
+            if reply.status == 200:
+                ends.append("200" if reply.json()["predictions"] == [10, value] else "wrong")
+            elif reply.end is End.CLOSED and reply.reused:
+                ends.append("closed, may be sent again")
+            else:
+                ends.append(str(reply.status or reply.end))
+        client.close()
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        calls = [pool.submit(call, number) for number in range(CLIENTS)]
+        try:
+            yield lambda: Counter(ends)
+        finally:
+            over.set()
+            for one in calls:
+                one.result()
+
+
+def boots(server) -> int:
+    return server.text().count("Booting worker")
+
+
+def exits(server) -> int:
+    return server.text().count("Worker exiting")
+
+
+@pytest.mark.parametrize(("workers", "threads"), [(1, 72), (1, 8), (2, 72)])
+def test_a_reload_under_load_refuses_nobody_however_long_the_model_loads(start, workers, threads):
+    server = start(LOAD_S=2, WEB_WORKERS=workers, THREADS=threads, MAX_BATCH_SIZE=4)
+    server.wait_until(lambda: server.text().count("is ready") == workers)
+    with under_load(server) as ends:
+        for turn in (1, 2):
+            server.wait_until(lambda: ends()["200"] > 100)
+            server.process.send_signal(signal.SIGHUP)
+            server.wait_until(lambda turn=turn: exits(server) == turn * workers)
+            before = ends()["200"]
+            server.wait_until(lambda before=before: ends()["200"] > before + 100)
+    assert ends().keys() <= {"200", "closed, may be sent again"}
+    assert ends()["closed, may be sent again"] <= CLIENTS // 4
+    assert server.predict([ECHO, 1]).json()["predictions"] == [1]
+
+
+def test_while_the_new_process_loads_the_old_one_is_ready_and_live(start):
+    server = start(LOAD_S=3)
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_until(lambda: boots(server) == 2)
+    statuses = set()
+    while exits(server) == 0:
+        statuses |= {server.get("/healthz").status_code, server.get("/livez").status_code}
+        time.sleep(0.02)
+    assert statuses == {200}
+
+
+@pytest.mark.parametrize("ends_process", ["true", "false"])
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda model: model.write_text("die")], ids=["gone", "dies"])
+def test_a_reload_with_a_model_that_cannot_be_loaded_keeps_the_old_one(start, tmp_path, spoil, ends_process):
+    server = start(EXIT_ON_LOAD_ERROR=ends_process)
+    spoil(tmp_path / "model.bin")
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_until(lambda: "those before it go on to serve" in server.text())
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_until(lambda: server.text().count("those before it go on to serve") == 2)
+    assert server.process.poll() is None
+    assert server.predict([ECHO, 3]).json()["predictions"] == [3]
+    (tmp_path / "model.bin").write_text("whole")
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_until(lambda: exits(server) >= 1)
+    assert server.predict([ECHO, 4]).json()["predictions"] == [4]
+
+
+def test_a_stop_in_the_middle_of_a_reload_ends_old_and_new(start):
+    server = start(LOAD_S=3)
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_until(lambda: boots(server) == 2)
+    began = time.monotonic()
+    assert server.stop() == 0
+    assert time.monotonic() - began < 15
+
+
+def test_workers_that_retire_after_many_requests_lose_none_though_the_model_loads_slowly(start):
+    server = start("--max-requests", "150", "--max-requests-jitter", "150", LOAD_S=1, WEB_WORKERS=2)
+    server.wait_until(lambda: server.text().count("is ready") == 2)
+    with under_load(server) as ends:
+        server.wait_until(lambda: boots(server) >= 5)
+    # Where both retire at the same time nobody serves as long as the model loads, and that is said.
+    assert ends().keys() <= {"200", "503", "closed, may be sent again"}
+    assert ends()["200"] > 300

@@ -1,0 +1,165 @@
+"""Which worker processes gunicorn's master keeps while others load."""
+
+from __future__ import annotations
+
+from signal import SIGTERM
+from types import SimpleNamespace
+
+import pytest
+
+from service.gunicorn_worker import Worker
+from service.succession import Relief, Succession, kept, place
+
+
+def process(state: str) -> Succession:
+    one = Succession()
+    if state in ("serves", "retiring"):
+        one.begin()
+    one.is_retiring = state == "retiring"
+    return one
+
+
+@pytest.mark.parametrize(
+    ("oldest_first", "wanted", "positions"),
+    [
+        ([], 1, []),
+        (["serves"], 1, []),
+        (["serves", "loads"], 1, [0]),
+        (["serves", "serves"], 1, []),
+        (["retiring", "serves", "loads"], 1, [1]),
+        (["retiring", "loads"], 1, []),
+        (["loads", "loads"], 1, []),
+        (["serves", "loads", "loads"], 1, [0]),
+        (["serves", "serves", "loads"], 1, [1]),
+        (["serves", "serves", "loads", "loads"], 2, [0, 1]),
+        (["serves", "serves", "serves", "loads"], 2, [1]),
+        (["serves", "serves", "serves"], 2, []),
+    ],
+)
+def test_a_process_goes_on_as_long_as_too_few_younger_ones_serve(oldest_first, wanted, positions):
+    processes = [process(state) for state in oldest_first]
+    assert [processes.index(one) for one in kept(processes, wanted)] == positions
+
+
+class Master:
+    """The part of gunicorn's master that decides who is stopped, as it is."""
+
+    def __init__(self, wanted: int) -> None:
+        self.num_workers = wanted
+        self.WORKERS: dict[int, SimpleNamespace] = {}
+        self.killed: list[int] = []
+        self.has_waited = False
+        Relief(self)
+
+    def spawn(self) -> Succession:
+        pid = 100 + len(self.WORKERS)
+        self.WORKERS[pid] = SimpleNamespace(age=pid, succession=place(self))
+        return self.WORKERS[pid].succession
+
+    def manage_workers(self) -> None:
+        for pid in sorted(self.WORKERS)[: max(0, len(self.WORKERS) - self.num_workers)]:
+            self.kill_worker(pid, SIGTERM)
+
+    def reload(self) -> None:
+        for _ in range(self.num_workers):
+            self.spawn()
+        self.manage_workers()
+        self.has_waited = True
+
+    def kill_worker(self, pid: int, number: int) -> None:
+        assert number == SIGTERM
+        self.killed.append(pid)
+
+
+def test_the_old_process_is_stopped_when_the_new_one_serves_and_not_before():
+    master = Master(wanted=1)
+    master.spawn().begin()
+    young = master.spawn()
+    master.manage_workers()
+    assert master.killed == []
+    young.begin()
+    master.manage_workers()
+    assert master.killed == [100]
+    assert master.WORKERS[100].succession.is_retiring
+
+
+def test_a_reload_does_not_wait_for_the_end_of_the_old_processes():
+    master = Master(wanted=2)
+    for _ in range(2):
+        master.spawn().begin()
+    master.reload()
+    assert len(master.WORKERS) == 4
+    assert (master.killed, master.has_waited) == ([], False)
+    master.manage_workers()  # and what is managed later ends as it always did
+    for worker in master.WORKERS.values():
+        worker.succession.begin()
+    master.manage_workers()
+    assert master.killed == [100, 101]
+
+
+def test_a_process_that_was_still_loading_when_a_newer_one_came_is_stopped_at_once():
+    master = Master(wanted=1)
+    master.spawn().begin()
+    master.spawn()
+    master.spawn()
+    master.manage_workers()
+    assert master.killed == [101]
+
+
+def test_the_place_of_a_process_says_who_serves_beside_it():
+    master = Master(wanted=2)
+    first = master.spawn()
+    assert (first.is_relief, first.is_surplus) == (False, False)
+    first.begin()
+    second = master.spawn()
+    assert (second.is_relief, second.is_surplus) == (True, False)
+    second.begin()
+    third = master.spawn()
+    assert (third.is_relief, third.is_surplus) == (True, True)
+
+
+def test_a_process_accepts_while_it_loads_only_where_nobody_else_serves():
+    assert Succession().may_accept
+    relief = Succession(is_relief=True)
+    assert not relief.may_accept
+    relief.begin()
+    assert relief.may_accept
+
+
+class Told(Worker):
+    """A worker as it is told to stop, without gunicorn around it."""
+
+    def __init__(self) -> None:
+        self.alive, self._hurry, self._is_relieved = True, False, False
+        self.is_master_listening = True
+        self.method_queue = SimpleNamespace(defer=lambda _: None)
+
+    def _is_master_listening(self) -> bool:
+        return self.is_master_listening
+
+    def told(self) -> bool:
+        self.handle_exit(SIGTERM, None)
+        assert not self.alive
+        return self._is_relieved
+
+
+def test_a_stop_is_a_relief_as_long_as_the_master_listens():
+    worker = Told()
+    assert worker.told()
+    assert worker.told()  # gunicorn's master says it again and again
+    worker.is_master_listening = False
+    assert not worker.told()
+
+
+def test_a_stop_of_the_whole_service_stays_one():
+    worker = Told()
+    worker.is_master_listening = False
+    assert not worker.told()
+    worker.is_master_listening = True
+    assert not worker.told()
+
+
+def test_a_process_that_cannot_answer_any_more_is_in_a_hurry_and_not_relieved():
+    worker = Told()
+    worker._hurry = True
+    assert not worker.told()
