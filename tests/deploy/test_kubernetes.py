@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from decimal import Decimal
 from pathlib import PurePosixPath
 
 import pytest
@@ -15,6 +14,7 @@ from service.metrics.directory import VARIABLE
 from service.probe_paths import PROBE_PATHS
 from service.settings import Settings, load_settings
 from tests.deploy.kustomize import MANIFESTS, OVERLAYS, Rendered, kubectl, rendered
+from tests.deploy.scaling import number
 
 # The oldest release that knows all of it (a preStop that sleeps), and the newest whose schemas are at hand.
 RELEASES = ["1.30", "1.37"]
@@ -59,11 +59,6 @@ def keda(program) -> Rendered:
 
 def selects(selector: dict[str, str], labels: dict[str, str]) -> bool:
     return bool(selector) and selector.items() <= labels.items()
-
-
-def cores(quantity: str) -> Decimal:
-    """A number as Kubernetes writes it; `m` is a thousandth."""
-    return Decimal(quantity[:-1]) / 1000 if quantity.endswith("m") else Decimal(quantity)
 
 
 def test_there_is_an_overlay_for_each_way():
@@ -228,7 +223,7 @@ def test_keda_scales_as_the_autoscaler_does(stable, keda):
     assert scaled["advanced"]["horizontalPodAutoscalerConfig"]["behavior"] == autoscaler["behavior"]
     for metric, trigger in zip(autoscaler["metrics"], scaled["triggers"], strict=True):
         assert trigger["metricType"] == metric["pods"]["target"]["type"] == "AverageValue"
-        assert cores(trigger["metadata"]["threshold"]) == cores(metric["pods"]["target"]["averageValue"])
+        assert number(trigger["metadata"]["threshold"]) == number(metric["pods"]["target"]["averageValue"])
         # The labels that Prometheus gives the series: the namespace, and for the job the name of the Service.
         namespace, job = keda.the("Namespace")["metadata"]["name"], keda.the("Service")["metadata"]["name"]
         labels = f'{{namespace="{namespace}",job="{job}"}}'
