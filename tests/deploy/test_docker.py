@@ -30,8 +30,6 @@ DOCKER = ROOT / "deploy" / "docker"
 COMPOSE = DOCKER / "docker-compose.yml"
 DOCKERFILES = ("Dockerfile", "Dockerfile.cuda")
 PROGRAMS = Path(sys.executable).parent
-WATCHERS = ("prometheus", "grafana")
-WATCHERS_ARE_HERE = all((ROOT / "deploy" / name).exists() for name in WATCHERS)
 SETTINGS = {name.upper() for name in Settings.model_fields}
 # What Python, the shell and NVIDIA's toolkit read.
 OTHERS = {"PATH", "HOME", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "NVIDIA_VISIBLE_DEVICES"}
@@ -116,8 +114,6 @@ def test_the_compose_file_names_only_paths_that_are_there(services: dict[str, di
         path = (DOCKER / re.sub(r"\$\{\w+:-(.*)\}", r"\1", source)).resolve()
         if path.parent.name == "demo-models":  # made by `make demo`
             assert path.name in RECIPES
-        elif path.relative_to(ROOT / "deploy").parts[0] in WATCHERS:
-            assert path.exists() or not WATCHERS_ARE_HERE, source
         else:
             assert path.exists(), source
     for service in serving(services).values():
