@@ -11,7 +11,7 @@ for its turn `PATIENCE_S` seconds is treated as one of the highest from then on,
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from service.batching.policy import BatchLimits, BatchPolicy
@@ -243,10 +243,16 @@ class Lanes:
         return None if oldest is None else oldest.enqueued_at + self._latency_s
 
     def ready(
-        self, now: float, limits: BatchLimits, *, draining: bool, on_the_way: int
+        self,
+        now: float,
+        limits: BatchLimits,
+        *,
+        draining: bool,
+        on_the_way: int,
+        is_enough: Callable[[Lane], bool] = lambda lane: False,  # noqa: ARG005
     ) -> tuple[Lane, FlushReason] | None:
         """The lane that sends a batch now and why: of those that may, the one with the highest priority at its front;
-        among equals the one whose front row queued first.
+        among equals the one whose front row queued first. `is_enough`: whether a lane need not wait for more rows.
         """
         best: tuple[tuple[Priority, float], Lane, FlushReason] | None = None
         for lane in self._lanes:
@@ -257,6 +263,8 @@ class Lanes:
             if best is not None and turn >= best[0]:
                 continue
             reason = self._reason(lane, now, limits, draining=draining, on_the_way=on_the_way)
+            if reason is None and is_enough(lane):
+                reason = FlushReason.ENOUGH
             if reason is not None:
                 best = (turn, lane, reason)
         return None if best is None else best[1:]
