@@ -35,6 +35,9 @@ PLOTS = Path(__file__).parent / "plots"
 
 SCHEDULERS = ["fifo", "length_aware", "grouped"]
 
+# `cost` goes by what batches take, and so is compared where they take any time.
+MODEL_SCHEDULERS = [*SCHEDULERS, "cost"]
+
 # What the scheduler is called in the name of its chart.
 CHART_NAMES = {"length_aware": "length"}
 
@@ -94,7 +97,7 @@ def measure_throughput(arguments: argparse.Namespace) -> None:
         model = load(name, arguments)
         for number, size in itertools.product(range(1, arguments.rounds + 1), arguments.model_batch_sizes):
             # In turns, so that what else the machine does hits all of them.
-            for scheduler in arguments.schedulers:
+            for scheduler in arguments.model_schedulers:
                 rows.append(
                     model.measure(
                         scheduler,
@@ -104,7 +107,7 @@ def measure_throughput(arguments: argparse.Namespace) -> None:
                         round_number=number,
                     )
                 )
-                print(rows[-1])
+                print(rows[-1], flush=True)
         model.handle.close()
     write_csv(arguments.into / "scheduler_throughput.csv", rows)
     charts.throughput(arguments.into / "scheduler_throughput.svg", rows)
@@ -128,7 +131,7 @@ def load(model: str, arguments: argparse.Namespace) -> RealModel:
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     many = {"nargs": "+", "metavar": "N"}
-    parser.add_argument("--schedulers", nargs="+", default=SCHEDULERS, help="those that are compared")
+    parser.add_argument("--schedulers", nargs="+", default=SCHEDULERS, help="those that are compared in tokens")
     parser.add_argument("--requests", type=int, default=1000, help="texts in a run that counts tokens")
     parser.add_argument("--batch-sizes", type=int, default=[4, 8, 16], **many)
     parser.add_argument("--seeds", type=int, default=[0, 1, 2], **many)
@@ -140,6 +143,9 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
         nargs="*",
         default=[MINILM],
         help=f"{MINILM}, bundles, or Hugging Face directories; none: no model is measured",
+    )
+    parser.add_argument(
+        "--model-schedulers", nargs="+", default=MODEL_SCHEDULERS, help="those that are compared on a model"
     )
     parser.add_argument("--model-batch-sizes", type=int, default=[8, 32], **many)
     parser.add_argument("--clients", type=int, default=64, help="threads that ask the model, one text at a time each")

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,9 @@ from loaders.signature import TextInput
 from scheduling.workload import text_lengths, text_of
 from service import ThreadedBatcher
 from service.batching.listeners import NullListener
-from service.batching.tickets import BatchInfo
+from service.batching.schedulers import LearningScheduler, make_scheduler
+from service.batching.tickets import BatchInfo, LaneName
+from service.models.measuring import measure
 
 # Of a run's time, how much passes before anything is counted.
 WARM_UP_SHARE = 0.2
@@ -73,10 +76,15 @@ class RealModel:
     ) -> Throughput:
         """One run of `clients` threads."""
         batches = _Batches()
+        chooser = make_scheduler(scheduler)
+        if isinstance(chooser, LearningScheduler):
+            # As the warm-up of a service does.
+            learn = partial(chooser.learn, LaneName(None))
+            measure(self.handle, batch_size, lambda model, rows, _: model.predict_batch(rows), learn)
         with ThreadedBatcher(
             self.handle.predict_batch,
             max_batch_size=batch_size,
-            scheduler=scheduler,
+            scheduler=chooser,
             length_of=lambda text: len(text.ids),
             padded_length=self.padded_length,
             listener=batches,

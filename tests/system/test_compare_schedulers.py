@@ -144,7 +144,7 @@ def test_a_real_model_is_measured_under_each_scheduler(tmp_path):
     run = ["--clients", "8", "--texts", "12", "--seconds", "2.5", "--rounds", "1", "--model-batch-sizes", "4"]
     compare(tmp_path, *small, *run)
     rows = rows_of(tmp_path / "scheduler_throughput.csv")
-    assert [row["scheduler"] for row in rows] == ["fifo", "length_aware", "grouped"]
+    assert [row["scheduler"] for row in rows] == ["fifo", "length_aware", "grouped", "cost"]
     for row in rows:
         assert row["model"] == "minilm"
         assert float(row["rows_per_s"]) == pytest.approx(int(row["rows"]) / 2.0, rel=0.5)
