@@ -44,6 +44,8 @@ class Cost:
         # By the hash of a lane's name: the name itself would keep a model alive that has been unloaded.
         self._tables: OrderedDict[int, CostTable] = OrderedDict()
         self._batches = 0
+        # What `enough` has answered since something was last learnt: it is asked once for each request that comes.
+        self._answers: dict[tuple[int, int, int], int] = {}
 
     def look_ahead(self, limits: BatchLimits) -> int:
         """Far beyond one batch."""
@@ -63,24 +65,34 @@ class Cost:
     def learn(self, lane: LaneName, rows: int, length: int, seconds: float) -> None:
         """A batch of the lane has run in one piece."""
         self.table(lane).observe(rows, length, seconds)
+        self._answers.clear()
 
     def enough(self, front: Row, limits: BatchLimits) -> int:
         """With so many rows waiting, further ones would not make the batch cheaper for each of its rows."""
-        table = self.table(front.ticket.lane)
-        if not table:
-            return limits.max_rows
-        sizes = _sizes(limits.max_rows)
-        per_row = table.seconds(sizes, front.length) / sizes
-        return int(sizes[per_row <= per_row.min() * (1 + TOLERANCE)][0])
+        question = hash(front.ticket.lane), front.length, limits.max_rows
+        answer = self._answers.get(question)
+        if answer is None:
+            answer = self._answers[question] = self._enough(front, limits)
+        return answer
 
     def select(self, rows: Sequence[Row], limits: BatchLimits, passes: int) -> list[int]:  # noqa: ARG002
         """A batch with rows[0] in it, longest row first."""
+        if len(rows) == 1:
+            return [0]
         order = sorted(range(len(rows)), key=lambda position: -rows[position].length)
         table = self.table(rows[0].ticket.lane)
         around = _Around(order.index(0), np.array([rows[position].length for position in order]), limits)
         self._batches += 1
         start, size = around.best(table, self._probed())
         return order[start : start + size]
+
+    def _enough(self, front: Row, limits: BatchLimits) -> int:
+        table = self.table(front.ticket.lane)
+        if not table:
+            return limits.max_rows
+        sizes = _sizes(limits.max_rows)
+        per_row = table.seconds(sizes, front.length) / sizes
+        return int(sizes[per_row <= per_row.min() * (1 + TOLERANCE)][0])
 
     def _probed(self) -> float:
         """By what the best size is to be multiplied this time."""

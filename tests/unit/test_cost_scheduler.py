@@ -223,8 +223,35 @@ def test_it_learns_from_live_batches_alone() -> None:
     table = scheduler.table(LaneName(None))
     assert float(table.seconds(1, 64)) == pytest.approx(by_token(1, 64), rel=0.1)
     late = core.model.calls[-100:]
-    assert sum(len(set(call.rows)) > 1 for call in late) <= 5, "short and long apart"
+    assert sum(len(set(call.rows)) > 1 for call in late) <= 10, "short and long apart"
     core.assert_at_rest()
+
+
+def test_what_is_enough_changes_with_what_is_learnt() -> None:
+    scheduler, front, limits = taught(by_call), rows_of([64])[0], BatchLimits(32)
+    assert scheduler.enough(front, limits) >= 30
+    assert scheduler.enough(front, BatchLimits(8)) == 8
+    (stranger,) = Ticket.of([None], [64], key="another lane", deadline=1.0).rows.values()
+    for _ in range(60):
+        for rows in SIZES:
+            scheduler.learn(LANE, rows, 64, by_token(rows, 64))
+    assert scheduler.enough(front, limits) == 1
+    assert scheduler.enough(stranger, limits) == 32, "of which nothing is known"
+
+
+@pytest.mark.parametrize(("takes", "least", "most"), [(by_cache, 6, 10), (by_call, 32, 32)])
+def test_it_finds_the_best_size_by_itself_from_a_long_queue(takes: Takes, least: int, most: int) -> None:
+    core = Core(
+        service_s=lambda call: takes(len(call.rows), 64),
+        scheduler=Cost(),
+        max_batch_size=32,
+        max_queue_size=20_000,
+    )
+    for number in range(8000):
+        core.submit([number], lengths=[64])
+    core.run()
+    usual = sorted(core.model.sizes[-2 * PROBE_EVERY - 1 : -1])[PROBE_EVERY]
+    assert least <= usual <= most
 
 
 def test_a_batch_with_a_failure_in_it_teaches_nothing() -> None:
