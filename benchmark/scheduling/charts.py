@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 # Told apart by those who see no red or green, too. Source: Okabe and Ito's palette.
 COLOURS = {"fifo": "#0072B2", "length_aware": "#E69F00", "grouped": "#009E73", "cost": "#CC79A7"}
 OTHER_COLOUR = "#56B4E9"
+THROUGHPUT_FIGURES = (
+    ("rows_per_s", "rows per second (more is better)"),
+    ("p99_ms", "p99 latency, ms (less is better)"),
+    ("cpu_ms_per_row", "CPU ms per row (less is better)"),
+)
+
 PADDING_COLOUR = "#BBBBBB"
 
 _STYLE = {
@@ -66,7 +72,7 @@ def by_batch(path: Path, rows: Sequence[Measured], scheduler: str) -> None:
     axes.set_ylabel(f"thousand tokens for {rows[0].requests:,} texts")
     axes.set_ylim(0, max(row.batch_tokens for row in rows) / 1000 * 1.18)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
-    axes.set_title(f"{scheduler}: tokens computed, mean of {len(found)} seeds (whiskers: least and most)", fontsize=11)
+    axes.set_title(f"{scheduler}: mean of {len(found)} seeds (whiskers: least and most)", fontsize=11)
     _save(figure, path)
 
 
@@ -102,17 +108,17 @@ def sweep(path: Path, rows: Sequence[Measured], batch_size: int, backlogs: Mappi
 
 
 def throughput(path: Path, rows: Sequence[Throughput]) -> None:
-    """For each model two charts side by side: rows per second, and the time that all but one in a hundred take less."""
+    """For each model side by side: rows per second, latency, and CPU time, which holds whatever else is running."""
     pyplot = plotting()
     models = list(dict.fromkeys(row.model for row in rows))
     figure, grid = pyplot.subplots(
-        len(models), 2, figsize=(9.6, 3.9 * len(models)), layout="constrained", squeeze=False
+        len(models), len(THROUGHPUT_FIGURES), figsize=(14.4, 3.9 * len(models)), layout="constrained", squeeze=False
     )
-    for model, (left, right) in zip(models, grid, strict=True):
+    for model, places in zip(models, grid, strict=True):
         of_model = [row for row in rows if row.model == model]
-        _grouped_bars(left, of_model, "rows_per_s", "rows per second (more is better)")
-        _grouped_bars(right, of_model, "p99_ms", "p99 latency, ms (less is better)")
-        left.set_title(model, loc="left", fontsize=11)
+        for axes, (name, label) in zip(places, THROUGHPUT_FIGURES, strict=True):
+            _grouped_bars(axes, of_model, name, label)
+        places[0].set_title(model, loc="left", fontsize=11)
     handles, labels = grid[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
     _save(figure, path)
@@ -131,7 +137,12 @@ def _grouped_bars(axes: Axes, rows: Sequence[Throughput], figure: str, label: st
             axes.bar(at, middle, width * 0.92, color=_colour(scheduler), label=scheduler if place == 0 else None)
             axes.errorbar(at, middle, [[middle - min(found)], [max(found) - middle]], color="black", capsize=3)
             axes.annotate(
-                f"{middle:,.0f}", (at, max(found)), (0, 3), textcoords="offset points", ha="center", fontsize=9
+                f"{middle:,.{0 if middle >= 10 else 2}f}",
+                (at, max(found)),
+                (0, 3),
+                textcoords="offset points",
+                ha="center",
+                fontsize=9,
             )
             top = max(top, *found)
     axes.set_xticks(range(len(sizes)), [str(size) for size in sizes])
