@@ -7,7 +7,7 @@ VENV := .venv
 DEMO := demo-models
 BIN := $(VENV)/bin
 
-.PHONY: setup serve demo test check bench-overhead format fuzz fault-run soak clean
+.PHONY: setup serve demo test check bench-overhead format fuzz fault-run soak bench-schedulers clean
 
 setup: $(VENV)/.installed-dev
 
@@ -36,6 +36,11 @@ check: $(VENV)/.installed-dev
 bench-overhead: $(VENV)/.installed-dev
 	$(BIN)/python benchmark/overhead.py --write benchmark/overhead.md
 	$(BIN)/python benchmark/metrics_cost.py --write benchmark/metrics_cost.md
+
+# What each scheduler costs in tokens, and gives on two real text models: tables and charts in benchmark/plots/.
+bench-schedulers: $(VENV)/.installed-dev
+	$(BIN)/jitney demo --missing --into $(DEMO) sentiment
+	$(BIN)/python benchmark/compare_schedulers.py --models minilm $(DEMO)/sentiment
 
 # Thousands of made-up requests for each operation of the API; takes hours.
 EXAMPLES ?= 2000
