@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from service.cli.bench import bench
 from service.cli.demo import demo
 from service.cli.doctor import doctor
 from service.cli.inspect import inspect
@@ -22,3 +23,4 @@ main.add_command(demo)
 main.add_command(inspect)
 main.add_command(pin)
 main.add_command(doctor)
+main.add_command(bench)
