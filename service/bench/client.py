@@ -47,6 +47,8 @@ class Client:
         self.host, self.port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
         self.root = f"{parts.scheme}://{parts.netloc}"
         self._path = parts.path if parts.path not in ("", "/") else "/predict"
+        if parts.query:
+            self._path += f"?{parts.query}"
         self._timeout_s, self._timeout = timeout_s, Timeout
         self._http = HTTPClient.from_url(
             self.root,

@@ -10,6 +10,7 @@ from service.cli.doctor import doctor
 from service.cli.inspect import inspect
 from service.cli.pin import pin
 from service.cli.serve import serve
+from service.cli.tune import tune
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -24,3 +25,4 @@ main.add_command(inspect)
 main.add_command(pin)
 main.add_command(doctor)
 main.add_command(bench)
+main.add_command(tune)

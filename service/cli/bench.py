@@ -7,7 +7,7 @@ import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +18,7 @@ from service.bench.errors import BenchError
 from service.bench.made import WORDS, made_bodies
 from service.bench.mix import Mix
 from service.bench.pattern import Kind, Pattern
+from service.cli.load_options import Header, MixOfSizes, read_or_fail
 from service.demo.steps import console_report, say_for
 
 if TYPE_CHECKING:
@@ -25,35 +26,6 @@ if TYPE_CHECKING:
 
 # As many as an open loop may need while the server stalls.
 _OPEN_CONNECTIONS = 512
-
-
-T = TypeVar("T")
-
-
-class _MixType(click.ParamType[Mix]):
-    """A mixture of sizes on the command line."""
-
-    name = "mix"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Mix:
-        if isinstance(value, Mix):
-            return value
-        try:
-            return Mix.parse(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-class _HeaderType(click.ParamType[tuple[str, str]]):
-    """A header on the command line."""
-
-    name = "name:value"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        name, colon, text = str(value).partition(":")
-        if not colon or not name.strip() or not value.isprintable():
-            self.fail("must be NAME:VALUE", param, ctx)
-        return name.strip(), text.strip()
 
 
 def load_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -98,13 +70,13 @@ def load_options(command: Callable[..., None]) -> Callable[..., None]:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="JSON bodies of predict requests, one per line; otherwise they are made up from what the server tells.",
 )
-@click.option("--rows", type=_MixType(), default="1", show_default=True, help="Of made-up bodies, e.g. 1,1,4-8.")
-@click.option("--words", type=_MixType(), default=WORDS, help="Of made-up texts; default: 5-15,5-15,60-120.")
+@click.option("--rows", type=MixOfSizes(), default="1", show_default=True, help="Of made-up bodies, e.g. 1,1,4-8.")
+@click.option("--words", type=MixOfSizes(), default=WORDS, help="Of made-up texts; default: 5-15,5-15,60-120.")
 @click.option("--distinct", default=64, show_default=True, type=click.IntRange(min=1), help="Made-up bodies.")
 @click.option("--tolerance", default=TOLERANCE, show_default=True, type=click.FloatRange(min=0), help="Of scores.")
 @click.option("--timeout", "timeout_s", default=60.0, show_default=True, help="Of a request, seconds.")
 @click.option("--connections", type=click.IntRange(1, MAX_CONNECTIONS), help="At most; default: --concurrency, or 512.")
-@click.option("--header", "headers", multiple=True, type=_HeaderType(), help="For each request, e.g. X-API-Key:KEY.")
+@click.option("--header", "headers", multiple=True, type=Header(), help="For each request, e.g. X-API-Key:KEY.")
 @click.option("--seed", default=0, show_default=True, help="Of everything that is drawn.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def bench(
@@ -140,7 +112,7 @@ def bench(
             sent = (
                 made_for(client, count=distinct, rows=rows, words=words, rng=rng)
                 if bodies is None
-                else _read(bodies, read_bodies)
+                else read_or_fail(bodies, read_bodies)
             )
             done = measure(client, sent, pattern, warm_up_s=warm_up_s, tolerance=tolerance, seed=seed, say=say)
     except BenchError as error:
@@ -164,7 +136,7 @@ def pattern_of(
     if replay is not None:
         if rate is not None:
             raise click.UsageError("--rate and --replay exclude each other")
-        last_s = _read(replay, recorded_times)[-1]
+        last_s = read_or_fail(replay, recorded_times)[-1]
         # All of them, the last included: --duration is for loads that have no end of their own.
         return Pattern(Kind.REPLAY, last_s + 1e-9, callers=concurrency, recorded=replay)
     if rate is None:
@@ -182,15 +154,6 @@ def made_for(client: Client, **wanted: Any) -> list[Body]:
     except ValueError:
         raise click.ClickException("the server's /openapi.json is not JSON; give --bodies") from None
     return made_bodies(description, **wanted)
-
-
-def _read(path: Path, reader: Callable[[Path], T]) -> T:
-    try:
-        return reader(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.ClickException(f"{path} cannot be read: {error}") from None
-    except ValueError as error:
-        raise click.ClickException(f"{path}: {error}") from None
 
 
 def _has_failed(done: Measurement) -> bool:
