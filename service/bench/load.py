@@ -8,8 +8,10 @@ not be sent because the server, or this program, was behind: what a stall did to
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from service.bench.client import Answer
 
@@ -69,12 +71,10 @@ class Load:
                 self._exchange(body, due_s)
                 body = (body + 1) % self._bodies
 
-        self._began = self._clock()
-        ticker = gevent.spawn(self._tick, duration_s)
         # Far apart, so that not everybody asks the same at once.
         step = max(1, self._bodies // callers)
-        gevent.joinall([gevent.spawn(caller, number * step) for number in range(callers)], raise_error=True)
-        ticker.kill()
+        with self._running(duration_s):
+            gevent.joinall([gevent.spawn(caller, number * step) for number in range(callers)], raise_error=True)
 
     def open(self, due_times_s: Iterable[float], duration_s: float, patience_s: float = 60.0) -> None:
         """Send a request off at each of these times, and wait for the answers, at most `patience_s` after the last.
@@ -83,28 +83,30 @@ class Load:
         """
         import gevent
 
-        self._began = self._clock()
-        ticker = gevent.spawn(self._tick, duration_s)
-        out: dict[object, tuple[int, float]] = {}
+        out: dict[Any, tuple[int, float]] = {}
+        faults: list[BaseException] = []
 
-        def one(number: int, due_s: float) -> None:
-            self._exchange(number % self._bodies, due_s)
-            del out[number]
+        def ended(greenlet: Any) -> None:
+            if greenlet.successful():
+                del out[greenlet]
+            else:
+                faults.append(greenlet.exception)
 
-        greenlets = set()
-        for number, due_s in enumerate(due_times_s):
-            # Also when it is late it lets others go first: their answers are waiting.
-            gevent.sleep(max(0.0, due_s - self._now()))
-            out[number] = (number % self._bodies, due_s)
-            greenlet = gevent.spawn(one, number, due_s)
-            greenlets.add(greenlet)
-            greenlet.rawlink(greenlets.discard)
-        left = list(greenlets)
-        gevent.joinall(left, timeout=patience_s)
-        gevent.killall(left)
+        with self._running(duration_s):
+            for number, due_s in enumerate(due_times_s):
+                # Also when it is late it lets others go first: their answers are waiting.
+                gevent.sleep(max(0.0, due_s - self._now()))
+                greenlet = gevent.Greenlet(self._exchange, number % self._bodies, due_s)
+                out[greenlet] = (number % self._bodies, due_s)
+                greenlet.rawlink(ended)
+                greenlet.start()
+            gevent.joinall(list(out), timeout=patience_s)
+        left = dict(out)
+        gevent.killall(list(left))
+        if faults:
+            raise faults[0]
         now_s = self._now()
-        self.exchanges += [Exchange(body, due_s, now_s, now_s, "unanswered") for body, due_s in out.values()]
-        ticker.kill()
+        self.exchanges += [Exchange(body, due_s, now_s, now_s, "unanswered") for body, due_s in left.values()]
 
     def _exchange(self, body: int, due_s: float) -> None:
         sent_s = self._now()
@@ -115,6 +117,18 @@ class Load:
 
     def _now(self) -> float:
         return self._clock() - self._began
+
+    @contextmanager
+    def _running(self, duration_s: float) -> Iterator[None]:
+        """From the start of a load, tell the progress beside it."""
+        import gevent
+
+        self._began = self._clock()
+        ticker = gevent.spawn(self._tick, duration_s)
+        try:
+            yield
+        finally:
+            ticker.kill()
 
     def _tick(self, duration_s: float) -> None:
         import gevent

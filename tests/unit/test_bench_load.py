@@ -119,10 +119,12 @@ def test_progress_is_told_while_it_lasts(kind):
     assert all(0 <= fraction <= 1 for fraction in told)
 
 
-def test_what_goes_wrong_in_a_check_is_not_hidden():
+@pytest.mark.parametrize("kind", ["closed", "open"])
+def test_what_goes_wrong_in_a_check_is_not_hidden(kind):
     def check(_body: int, _content: bytes) -> bool:
         raise RuntimeError("a fault of the program")
 
     load = Load(lambda _: ("200", b""), bodies=1, check=check)
+    run = {"closed": lambda: load.closed(1, 0.1), "open": lambda: load.open([0.0], 0.1)}[kind]
     with pytest.raises(RuntimeError, match="a fault"):
-        load.closed(1, 0.1)
+        run()
