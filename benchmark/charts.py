@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 # Apart also for who does not see red and green apart. Source: Okabe and Ito.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
@@ -40,6 +41,7 @@ def bars(
     _dress(axes, "", ylabel)
     axes.margins(y=0.15)
     axes.set_ylim(0, None)
+    axes.grid(visible=False, axis="x")
     axes.legend(frameon=False, fontsize=9)
 
 
@@ -61,7 +63,12 @@ def powers_of_two(axes: Any, ticks: Sequence[float]) -> None:
 
 def logarithmic(axes: Any) -> None:
     """For latencies that differ by orders of magnitude; a logarithmic axis has no zero, and its label says so."""
+    axes.set_ylim(auto=True)  # the zero that other axes begin at cannot be shown
     axes.set_yscale("log")
+    axes.autoscale(axis="y")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.minorticks_off()
     axes.set_ylabel(f"{axes.get_ylabel()} (logarithmic)")
 
 
@@ -73,5 +80,6 @@ def _dress(axes: Any, xlabel: str, ylabel: str) -> None:
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     axes.set_ylim(0, None)
+    axes.set_axisbelow(True)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)

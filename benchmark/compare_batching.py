@@ -27,12 +27,12 @@ from trials import Row, write_csv
 COMPARISONS: tuple[ModuleType, ...] = (batching, strategy, batch_size, queue_wait, padding, policy)
 
 _INTRODUCTION = """\
-Each figure is from a real server: gunicorn in a process of its own with one worker, and the load from another process
-on the same machine, which takes its share of the cores. Latency in open loops (those with a load in %) counts from when
-a request was due. Every answer was compared with the answer to the same body asked alone; errors and wrong answers are
-listed where there were any. CPU time is the server's, all its processes together. The models are described in
-`benchmark/served_models.py`: *dense* is one whose batches cost far less than their rows alone, *decomposition* one
-whose batches cost exactly that, *transformer* one for texts.
+Each figure is from a real server: gunicorn in a process of its own with one worker whose model has one native thread,
+and the load from another process on the same machine, which takes its share of the cores. Latency in open loops (those
+with a load in %) counts from when a request was due. Every answer was compared with the answer to the same body asked
+alone; errors and wrong answers are listed where there were any. CPU time is the server's, all its processes together.
+The models are described in `benchmark/served_models.py`: *dense* is one whose batches cost far less than their rows
+alone, *decomposition* one whose batches cost exactly that, *transformer* one for texts.
 """
 
 

@@ -88,6 +88,8 @@ def serving(model: str, variant: str, duration_s: float, *, app: str = JITNEY, *
         "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")]),
         "BENCH_MODEL": model,
         "SELF_CHECK": "off",
+        # One core for the model's own threads, so that HTTP and the load have another.
+        "OMP_NUM_THREADS": "1",
         **{name.upper(): value for name, value in settings.items()},
     }
     with own_server(environ, app=app) as url, Client(url, connections=MOST_CONNECTIONS) as client:

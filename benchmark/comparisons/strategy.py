@@ -49,11 +49,12 @@ def draw(rows: list[Row]) -> Figure:
 def says(rows: list[Row]) -> str:
     low, high = LOADS[0] * 100, LOADS[-1] * 100
     at = {(row.variant, row.x): row for row in rows}
-    static = "static, 32 rows"
-    return (
-        f"At {low:.0f} % load a batch that waits for 32 rows makes the median {at[static, low].p50_ms:.0f} ms, where "
-        f"dynamic batching has {at['dynamic', low].p50_ms:.1f} ms; at {high:.0f} % it is {at[static, high].p50_ms:.0f} "
-        f"against {at['dynamic', high].p50_ms:.1f} ms. What static batches save is CPU time: "
-        f"{at[static, low].cpu_ms_per_request:.2f} against {at['dynamic', low].cpu_ms_per_request:.2f} ms per request "
-        f"at {low:.0f} % load."
-    )
+    told = []
+    for load in (low, high):
+        static, dynamic = at["static, 32 rows", load], at["dynamic", load]
+        told.append(
+            f"at {load:.0f} % load the median latency is {static.p50_ms:.1f} ms where a batch waits for 32 rows and "
+            f"{dynamic.p50_ms:.1f} ms with dynamic batches, and a request costs {static.cpu_ms_per_request:.2f} and "
+            f"{dynamic.cpu_ms_per_request:.2f} ms of CPU time"
+        )
+    return f"Measured {'; '.join(told)}: full batches can save CPU time, and cost waiting."

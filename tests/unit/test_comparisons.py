@@ -69,10 +69,13 @@ def test_each_comparison_draws_labelled_axes_and_says_what_it_shows(name, tmp_pa
     monkeypatch.setitem(mpl.rcParams, "svg.fonttype", "none")
     comparison = importlib.import_module(f"comparisons.{name}")
     figure = comparison.draw(made_up(name))
+    figure.draw_without_rendering()
     for axes in figure.axes:
         unit_or_count = any(word in axes.get_ylabel() for word in ("ms", "/s", "rows", "%"))
         assert unit_or_count, axes.get_ylabel()
         assert axes.get_yscale() == "log" or axes.get_ylim()[0] == 0
+        low, high = axes.get_ylim()
+        assert all(low <= value <= high for line in axes.lines for value in line.get_ydata())
     save(figure, tmp_path / "chart.svg")
     assert comparison.TITLE in (tmp_path / "chart.svg").read_text()
     assert comparison.says(made_up(name)).endswith(".")
