@@ -31,18 +31,20 @@ def lines(axes: Any, series: Iterable[tuple[str, Sequence[float], Sequence[float
 def bars(
     axes: Any, groups: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], ylabel: str, form: str = "{:,.0f}"
 ) -> None:
-    """Bars side by side in each group, with their values on top."""
+    """Bars side by side in each group, with their values on top; of a single series each has a colour of its own."""
     width = 0.8 / len(series)
     for number, (label, values) in enumerate(series):
         places = [group + (number - (len(series) - 1) / 2) * width for group in range(len(groups))]
-        drawn = axes.bar(places, values, width * 0.92, color=COLOURS[number], label=label)
+        colours = COLOURS[number] if len(series) > 1 else COLOURS[: len(groups)]
+        drawn = axes.bar(places, values, width * 0.92, color=colours, label=label)
         axes.bar_label(drawn, [form.format(value) for value in values], fontsize=8, padding=2)
     axes.set_xticks(range(len(groups)), groups)
     _dress(axes, "", ylabel)
-    axes.margins(y=0.15)
-    axes.set_ylim(0, None)
     axes.grid(visible=False, axis="x")
-    axes.legend(frameon=False, fontsize=9)
+    # Above the bars there is room for their values, and for a legend where there is one.
+    axes.set_ylim(0, (1.3 if len(series) > 1 else 1.1) * max(max(values) for _, values in series))
+    if len(series) > 1:
+        axes.legend(frameon=False, fontsize=9, loc="upper left", ncols=len(series))
 
 
 def series(rows: Iterable[Any], by: str, what: str) -> list[tuple[str, list[float], list[float]]]:
