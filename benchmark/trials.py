@@ -6,10 +6,11 @@ import csv
 import math
 import os
 import random
+import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from service.bench.answers import Reference, ask_alone
@@ -97,6 +98,17 @@ def serving(model: str, variant: str, duration_s: float, *, app: str = JITNEY, *
     }
     with own_server(environ, app=app) as url, Client(url, connections=MOST_CONNECTIONS) as client:
         yield Trial(model, variant, client, duration_s)
+
+
+def median_of(rows: Sequence[Row]) -> Row:
+    """Of repetitions of one load: the median of each figure, and all errors and wrong answers."""
+    figures = {
+        field.name: statistics.median(getattr(row, field.name) for row in rows)
+        for field in fields(Row)
+        if isinstance(getattr(rows[0], field.name), float)
+    }
+    errors, wrong = sum(row.errors for row in rows), sum(row.wrong_answers for row in rows)
+    return replace(rows[0], **figures, errors=errors, wrong_answers=wrong)
 
 
 def write_csv(rows: Sequence[Row], path: Path) -> None:

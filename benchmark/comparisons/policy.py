@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from itertools import product
+
 from charts import figure_of, lines, logarithmic, series
 from matplotlib.figure import Figure
-from trials import Row, serving
+from trials import Row, median_of, serving
 
 from comparisons.capacity import capacity_of
 from comparisons.scale import Scale
@@ -23,11 +26,16 @@ def measure(scale: Scale) -> list[Row]:
         f"window, {window_ms:g} ms": {"batch_policy": "window", "max_batch_latency_ms": window_ms}
         for window_ms in scale.windows_ms
     }
-    rows = []
-    for variant, settings in variants.items():
-        with serving("dense", variant, scale.duration_s, max_batch_size=32, **settings) as trial:
-            rows += [trial.poisson(capacity * load, f"{load:.0%} load", load * 100) for load in scale.loads]
-    return rows
+    found: dict[tuple[str, float], list[Row]] = {(variant, load): [] for variant in variants for load in scale.loads}
+    with ExitStack() as servers:
+        # All at once, and asked in turns: what else this machine does meanwhile then happens to each of them.
+        trials = {
+            variant: servers.enter_context(serving("dense", variant, scale.duration_s, max_batch_size=32, **settings))
+            for variant, settings in variants.items()
+        }
+        for _, load, variant in product(range(scale.rounds), scale.loads, variants):
+            found[variant, load].append(trials[variant].poisson(capacity * load, f"{load:.0%} load", load * 100))
+    return [median_of(rows) for rows in found.values()]
 
 
 def draw(rows: list[Row]) -> Figure:

@@ -115,6 +115,14 @@ def test_the_document_has_figures_command_machine_and_faults():
     assert "| dense | dynamic | 64 callers | 100 (3 errors, 1 wrong) | 5.00 | 8.00 | 9.00 | 4.0 | - |" in text
 
 
+def test_of_repeated_loads_each_figure_is_the_median_and_no_fault_is_lost():
+    from trials import median_of
+
+    rows = [row(p50=1.0, p99=9.0, errors=1), row(p50=2.0, p99=7.0), row(p50=50.0, p99=8.0, wrong_answers=2)]
+    found = median_of(rows)
+    assert (found.p50_ms, found.p99_ms, found.errors, found.wrong_answers) == (2.0, 8.0, 1, 2)
+
+
 def test_a_csv_file_has_every_figure_and_leaves_unknown_ones_empty(tmp_path):
     from trials import write_csv
 
