@@ -7,7 +7,7 @@ VENV := .venv
 DEMO := demo-models
 BIN := $(VENV)/bin
 
-.PHONY: setup serve demo test check bench-overhead format fuzz fault-run soak bench-schedulers clean
+.PHONY: setup serve demo test check bench-overhead format fuzz fault-run soak bench-schedulers bench bench-full clean
 
 setup: $(VENV)/.installed-dev
 
@@ -31,6 +31,14 @@ check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Ways to batch compared on real servers; the charts and figures that it writes are of this machine. The first takes
+# less than five minutes on two cores, the second about forty.
+bench: $(VENV)/.installed-dev
+	$(BIN)/python benchmark/compare_batching.py --write docs/benchmarks.md
+
+bench-full: $(VENV)/.installed-dev
+	$(BIN)/python benchmark/compare_batching.py --full --write docs/benchmarks.md
 
 # CPU time of a request above that of Flask itself, and of its metrics; the tables it writes are of this machine.
 bench-overhead: $(VENV)/.installed-dev
