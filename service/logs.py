@@ -18,6 +18,8 @@ from typing import Any
 
 import orjson
 
+from service.probe_paths import BACKGROUND_PATHS
+
 MAX_MESSAGE_CHARS = 4096
 MAX_TRACEBACK_CHARS = 8192
 
@@ -35,9 +37,6 @@ _MAX_INT_BITS = 64
 
 # So much is cut when a line is too long although its parts are not: JSON writes a character beyond ASCII in 6 or 12.
 _ESCAPED_CHARS = 12
-
-# Asked every few seconds without anybody's doing: they would drown the requests of people.
-_PROBES = frozenset({"/healthz", "/livez", "/metrics", "/status.json", "/v2/health/live", "/v2/health/ready"})
 
 _requests = logging.getLogger("jitney.request")
 
@@ -143,7 +142,7 @@ def log_fields(log: logging.Logger, level: int, message: str, fields: Mapping[st
 
 
 def _level(route: str) -> int:
-    return logging.DEBUG if route in _PROBES else logging.INFO
+    return logging.DEBUG if route in BACKGROUND_PATHS else logging.INFO
 
 
 def _ms(value: float | None) -> float | None:

@@ -57,6 +57,8 @@ def serve(
             "which model? give --model PATH or set MODEL_PATH; for several, --repository DIRECTORY or MODEL_REPOSITORY"
         )
     _say_what_to_try(Path(source), settings.bind, _look_at(settings))
+    if settings.api_keys:
+        click.echo("A prediction needs one of API_KEYS: add -H 'X-API-Key: ...'\n")
     command = ["-m", "gunicorn", "-c", "python:service.gunicorn_config", *gunicorn_args, "service:create_app()"]
     sys.stdout.flush()
     # The click context's object, where there is one, is a test that wants to see the call.

@@ -46,6 +46,11 @@ def examine(
     except SettingsError as faults:
         for line in str(faults).splitlines():
             yield error("settings", line, _allowed(line))
+        yield warning(
+            "the rest",
+            "threads, times, nginx and models: not looked at while a setting is wrong",
+            "mend it, and run this again",
+        )
         yield from _installation()
         return
     yield ok("settings", "all have a value that is allowed")

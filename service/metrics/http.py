@@ -16,13 +16,11 @@ from service.methods import method_label
 from service.metrics.buckets import SECONDS
 from service.metrics.families import family
 from service.metrics.page import page
+from service.probe_paths import BACKGROUND_PATHS
 
 _log = logging.getLogger("jitney")
 
 _LABELS = ("method", "route", "status")
-
-# Asked every few seconds without anybody's doing: they would drown the latencies of predictions.
-_UNTIMED = frozenset({"/healthz", "/livez", "/metrics", "/status.json"})
 
 
 class HttpMetrics(PrometheusMetrics):  # type: ignore[misc]
@@ -79,7 +77,7 @@ class HttpMetrics(PrometheusMetrics):  # type: ignore[misc]
         series = self._series.get(labels)
         if series is None:
             # Finding the series of some labels costs more than counting; there is a bounded number of them.
-            timed = None if route in _UNTIMED else self._seconds.labels(*labels)
+            timed = None if route in BACKGROUND_PATHS else self._seconds.labels(*labels)
             series = self._series[labels] = self._requests.labels(*labels), timed
         counter, histogram = series
         counter.inc()

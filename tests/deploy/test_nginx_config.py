@@ -16,8 +16,25 @@ from service.doctor.nginx_file import read_nginx
 from service.doctor.nginx_scopes import handovers
 from service.settings import Settings
 from tests.deploy.proxy import MAIN_FILES, SHIPPED, configure, needs_nginx, run_nginx
+from tests.system.conftest import ROOT
 
 VALUES = gunicorn_values(vars(gunicorn_config), (), {})
+
+# What the http block of an nginx may say before a site is read: Debian's, that of nginx.org, and what people add.
+YOURS = """
+include local/process.conf;
+http {
+    default_type application/octet-stream;
+    sendfile on;
+    tcp_nopush on;
+    tcp_nodelay on;
+    keepalive_timeout 65;
+    server_tokens on;
+    client_max_body_size 1m;
+    client_body_timeout 60s;
+    include conf.d/*.conf;
+}
+"""
 
 
 def handed_over(main_file: str):
@@ -35,6 +52,34 @@ def test_nginx_takes_the_files_without_a_warning(tmp_path: Path, main_file: str,
     tested = run_nginx(tmp_path, main_file, "-t")
     assert tested.returncode == 0, tested.stderr
     assert "[warn]" not in tested.stderr
+
+
+@pytest.fixture
+def yours(tmp_path: Path) -> Path:
+    """An nginx that is there already, with the site that docs/integrating.md shows."""
+    configure(tmp_path, 1, {})
+    shown = (ROOT / "docs/integrating.md").read_text(encoding="utf-8")
+    (site,) = re.findall("(?ms)^```nginx\n(.*?)^```$", shown)
+    site = re.sub("(?m)^ *(listen|server_name|access_log) .*\n", "", site)
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "conf.d/jitney.conf").write_text(
+        site.replace("server {\n", "server {\n    include local/server.conf;\n")
+    )
+    (tmp_path / "yours.conf").write_text(YOURS)
+    return tmp_path
+
+
+@needs_nginx
+def test_the_pieces_fit_into_an_nginx_that_has_said_some_of_it_already(yours: Path):
+    tested = run_nginx(yours, "yours.conf", "-t")
+    assert tested.returncode == 0, tested.stderr
+    assert "[warn]" not in tested.stderr
+
+
+def test_the_doctor_finds_nothing_wrong_with_a_site_made_of_the_pieces(yours: Path):
+    findings = list(check_nginx(yours / "yours.conf", Settings(), VALUES))
+    assert not [finding for finding in findings if finding.verdict is not Verdict.OK]
+    assert len(findings) >= 6
 
 
 @pytest.mark.parametrize(

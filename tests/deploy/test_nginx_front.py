@@ -8,6 +8,7 @@ import pickle
 import socket
 import subprocess
 import threading
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -77,6 +78,15 @@ def test_an_odd_request_id_is_replaced_by_the_same_one_everywhere(proxy: Proxy):
     request_id = answer.headers["X-Request-ID"]
     assert request_id != "two words"
     wait_until(lambda: request_id in {line["request_id"] for line in proxy.logged()}, "the line of nginx")
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/%6detrics", "/healthz", "/v2/repository/index"])
+def test_the_log_of_nginx_names_the_path_that_was_sent_and_no_query(proxy: Proxy, path: str):
+    request_id = uuid.uuid4().hex
+    ask_raw(proxy, b"GET", f"{path}?secret=1", f"X-Request-ID: {request_id}\r\n".encode())
+    wait_until(lambda: request_id in {line["request_id"] for line in proxy.logged()}, "the line of nginx")
+    (line,) = (line for line in proxy.logged() if line["request_id"] == request_id)
+    assert line["path"] == path
 
 
 @pytest.mark.parametrize("surplus, status", [(-1, 200), (0, 200), (1, 413)])
@@ -265,8 +275,8 @@ def test_what_looks_like_it_leads_nowhere(proxy: Proxy, path: str):
     assert ask_raw(proxy, b"GET", path).startswith((b"HTTP/1.1 404 ", b"HTTP/1.1 400 "))
 
 
-def ask_raw(proxy: Proxy, method: bytes, path: str) -> bytes:
-    tail = b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+def ask_raw(proxy: Proxy, method: bytes, path: str, headers: bytes = b"") -> bytes:
+    tail = b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n" + headers + b"\r\n"
     return raw(proxy.port, method + b" " + path.encode() + tail)
 
 

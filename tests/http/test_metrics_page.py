@@ -128,13 +128,14 @@ def test_a_stranger_cannot_make_new_series_with_paths_names_or_methods(served):
 
 def test_probes_are_counted_but_not_timed(served):
     server = served()
-    for path in ("/healthz", "/livez", "/metrics"):
+    probes = {"/healthz", "/livez", "/metrics", "/status.json", "/v2/health/live", "/v2/health/ready"}
+    for path in probes:
         server.client.get(path)
     server.predict([1])
     found = families(server)
     counted = {sample.labels["route"] for sample in found["http_requests"].samples}
     timed = {sample.labels["route"] for sample in found["http_request_duration_seconds"].samples}
-    assert counted == {"/healthz", "/livez", "/metrics", "/predict"}
+    assert counted == {*probes, "/predict"}
     assert timed == {"/predict"}
 
 

@@ -55,6 +55,15 @@ def test_serve_becomes_gunicorn_with_the_configuration_of_the_package():
     assert "http://127.0.0.1:9000/healthz" in result.output
 
 
+def test_what_to_try_is_told_to_need_a_key_where_it_does_and_the_key_is_not_shown():
+    os.environ["API_KEYS"] = "first-key-1,second-key"
+    shown = run("serve", "--model", "demo-models/digits", execute=Exec()).output
+    assert "X-API-Key: ..." in shown
+    assert "-key" not in shown
+    del os.environ["API_KEYS"]
+    assert "X-API-Key" not in run("serve", "--model", "demo-models/digits", execute=Exec()).output
+
+
 def test_serve_takes_the_model_from_a_dotenv_file(tmp_path):
     (tmp_path / ".env").write_text("MODEL_PATH=here.onnx\n")
     execute = Exec()

@@ -103,6 +103,13 @@ def test_a_wrong_setting_is_told_with_a_value_that_is_allowed(environ, fix):
     assert told(**environ)["settings"] == [("error", fix)]
 
 
+def test_what_a_wrong_setting_keeps_from_being_looked_at_is_told(tmp_path):
+    (tmp_path / "nginx.conf").write_text("events {")  # a fault that is not seen yet
+    found = told("--nginx", "nginx.conf", THREADS="0", MODEL_PATH="absent.onnx")
+    assert found["the rest"] == [("warning", "mend it, and run this again")]
+    assert "the rest" not in told("--nginx", "nginx.conf", THREADS="72")
+
+
 def test_lines_of_a_dotenv_file_count_and_are_doubted(tmp_path):
     (tmp_path / ".env").write_text("MODEL_PATH=m.onnx\nTHREADS=16\nMAX_BATCHSIZE=4\nOMP_NUM_THREADS=1000\n")
     found = told()
