@@ -205,8 +205,7 @@ def post_worker_init(worker: Any) -> None:
     for runtime in here:
         runtime.on_fatal = partial(_leave, worker, runtime)
         runtime.start()
-        if runtime.settings.exit_on_stall:
-            _watch(runtime)
+        _watch(runtime, worker.log)
     if hasattr(worker, "limit_waiting"):
         _limit_waiting(worker, here)
     threading.Thread(target=_take_over, args=(worker, here), name="jitney-succession", daemon=True).start()
@@ -241,16 +240,24 @@ def _limit_waiting(worker: Any, here: list[Any]) -> None:
         show_waiting(runtime.metrics.registry, lambda: worker.waiting)
 
 
-def _watch(runtime: Any) -> None:
-    """Have a process end whose model hangs, once it has not been live for as long as it takes to be found so."""
+def _watch(runtime: Any, log: Any) -> None:
+    """Tell of a batch that makes the process not live, and have the process end where nothing else would replace it."""
+
+    def tell(busy_s: float) -> None:
+        log.error("a batch has been running for %.1f s and is not done (STALL_LIMIT_MS): not live", busy_s)
 
     def end(busy_s: float) -> None:
         runtime.batcher().close(timeout_s=0.0)  # everyone who waits is told now, and nobody else enters
         runtime.on_fatal(f"a batch has been running for {busy_s:.1f} s (STALL_LIMIT_MS, EXIT_ON_STALL)")
 
-    watchdog = Watchdog(lambda: runtime.batcher().status().busy_s, 2 * runtime.settings.stall_limit_ms / 1000, end)
-    _watchdogs.append(watchdog)
-    watchdog.start()
+    limit_s = runtime.settings.stall_limit_ms / 1000
+    watched = [(limit_s, tell)]
+    if runtime.settings.exit_on_stall:
+        watched.append((2 * limit_s, end))
+    for after_s, on_stall in watched:
+        watchdog = Watchdog(lambda: runtime.batcher().status().busy_s, after_s, on_stall)
+        _watchdogs.append(watchdog)
+        watchdog.start()
 
 
 def worker_exit(_server: Any, worker: Any) -> None:

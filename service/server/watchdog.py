@@ -1,4 +1,4 @@
-"""Ends a process whose model hangs, so that it is replaced."""
+"""Notices a batch that takes too long while it still runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Watchdog:
-    """Calls `on_stall(busy_s)` once, as soon as one batch has been running for longer than `limit_s`.
+    """Calls `on_stall(busy_s)`, once for a batch, as soon as it has been running for longer than `limit_s`.
 
     It looks when the batch that runs would be over the limit, and at an idle model once in `limit_s`. `busy_s`: how
     long the batch that runs now has been running, 0.0 where none does.
@@ -34,10 +34,12 @@ class Watchdog:
         self._closed.set()
 
     def _run(self) -> None:
-        busy_s = 0.0
+        busy_s, is_told = 0.0, False
         # A wait cannot be longer than the system's longest; then there is one look more.
-        while not self._closed.wait(min(max(0.0, self._limit_s - busy_s), threading.TIMEOUT_MAX)):
+        while not self._closed.wait(min(self._limit_s - (0.0 if is_told else busy_s), threading.TIMEOUT_MAX)):
             busy_s = self._busy_s()
-            if busy_s >= self._limit_s:
+            if busy_s < self._limit_s:
+                is_told = False
+            elif not is_told:
+                is_told = True
                 self._on_stall(busy_s)
-                return

@@ -219,6 +219,7 @@ def test_callers_of_a_hung_model_get_their_504_on_time_and_probes_still_answer(s
     assert server.get("/livez").status_code in (200, 503)
     server.wait_until(lambda: server.get("/livez").status_code == 503, guard_s=4)
     assert server.get("/healthz").status_code == 503
+    server.wait_until(lambda: "a batch has been running for" in server.text(), guard_s=4)
 
 
 def test_a_client_that_leaves_is_noticed_within_a_second(start):

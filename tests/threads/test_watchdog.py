@@ -36,13 +36,24 @@ class Ends:
 
 
 def test_a_batch_over_the_limit_is_told_once_on_the_watchdogs_own_thread():
-    ends = Ends()
-    watchdog = Watchdog(Model(0.0, 0.04, 0.07, 0.08), 0.05, ends)
+    ends, model = Ends(), Model(0.0, 0.04, 0.07, 0.08)
+    watchdog = Watchdog(model, 0.05, ends)
     watchdog.start()
     assert ends.told.wait(GUARD_S)
+    assert model.was_asked.wait(GUARD_S)
+    watchdog.close()
     watchdog._thread.join(GUARD_S)
     assert (ends.heard, ends.thread) == ([0.07], "jitney-watchdog")
-    assert not watchdog._thread.is_alive()
+
+
+def test_a_later_batch_over_the_limit_is_told_too():
+    ends, model = Ends(), Model(0.07, 0.12, 0.01, 0.06, 0.0)
+    watchdog = Watchdog(model, 0.05, ends)
+    watchdog.start()
+    assert model.was_asked.wait(GUARD_S)
+    watchdog.close()
+    watchdog._thread.join(GUARD_S)
+    assert ends.heard == [0.07, 0.06]
 
 
 def test_an_idle_model_is_looked_at_again_and_nothing_is_told():
