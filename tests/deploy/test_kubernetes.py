@@ -14,7 +14,7 @@ from service.metrics.directory import VARIABLE
 from service.probe_paths import PROBE_PATHS
 from service.settings import Settings, load_settings
 from tests.deploy.kustomize import MANIFESTS, OVERLAYS, Rendered, kubectl, rendered
-from tests.deploy.scaling import number
+from tests.deploy.scaling import number, of_the_adapter
 
 # The oldest release that knows all of it (a preStop that sleeps), and the newest whose schemas are at hand.
 RELEASES = ["1.30", "1.37"]
@@ -226,5 +226,6 @@ def test_keda_scales_as_the_autoscaler_does(stable, keda):
         assert number(trigger["metadata"]["threshold"]) == number(metric["pods"]["target"]["averageValue"])
         # The labels that Prometheus gives the series: the namespace, and for the job the name of the Service.
         namespace, job = keda.the("Namespace")["metadata"]["name"], keda.the("Service")["metadata"]["name"]
-        labels = f'{{namespace="{namespace}",job="{job}"}}'
-        assert trigger["metadata"]["query"] == f"sum({metric['pods']['metric']['name']}{labels})"
+        labels = f'namespace="{namespace}",job="{job}"'
+        of_each_pod = of_the_adapter(metric["pods"]["metric"]["name"], by="pod", labels=labels)
+        assert trigger["metadata"]["query"] == f"sum({of_each_pod})"
