@@ -39,23 +39,25 @@ def number(quantity: str) -> Decimal:
     return Decimal(quantity[:-1]) / 1000 if quantity.endswith("m") else Decimal(quantity)
 
 
+def of_the_adapter(name: str, by: str, labels: str) -> str:
+    """What the Prometheus adapter asks for the metric `name` of pods that have these labels."""
+    custom = _read("hpa", "prometheus-adapter-values.yaml")["rules"]["custom"]
+    (query,) = [rule["metricsQuery"] for rule in custom if rule["seriesQuery"].partition("{")[0] == name]
+    for gap, filling in (("<<.Series>>", name), ("<<.LabelMatchers>>", labels), ("<<.GroupBy>>", by)):
+        query = query.replace(gap, filling)
+    return str(query)
+
+
 def _read(*parts: str) -> Any:
     return yaml.safe_load(MANIFESTS.joinpath("components", *parts).read_text())
 
 
 def _of_the_adapter(pods: tuple[str, ...]) -> Iterator[Scaling]:
     spec = _read("hpa", "horizontalpodautoscaler.yaml")["spec"]
-    targets = {one["pods"]["metric"]["name"]: one["pods"]["target"]["averageValue"] for one in spec["metrics"]}
-    for rule in _read("hpa", "prometheus-adapter-values.yaml")["rules"]["custom"]:
-        series = rule["seriesQuery"].partition("{")[0]
-        query = rule["metricsQuery"]
-        for gap, filling in (
-            ("<<.Series>>", series),
-            ("<<.LabelMatchers>>", f'namespace="jitney",pod=~"{"|".join(pods)}"'),
-            ("<<.GroupBy>>", "pod"),
-        ):
-            query = query.replace(gap, filling)
-        yield Scaling(f"HPA: {series}", query, float(number(targets[series])), is_total=False)
+    for metric in (one["pods"] for one in spec["metrics"]):
+        name, target = metric["metric"]["name"], metric["target"]["averageValue"]
+        query = of_the_adapter(name, by="pod", labels=f'namespace="jitney",pod=~"{"|".join(pods)}"')
+        yield Scaling(f"HPA: {name}", query, float(number(target)), is_total=False)
 
 
 def _of_keda() -> Iterator[Scaling]:

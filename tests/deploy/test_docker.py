@@ -162,7 +162,10 @@ def test_nginx_in_compose_leads_to_the_services_of_compose(services: dict[str, d
 
 
 @pytest.mark.parametrize("status, is_ready", [(200, True), (503, False)])
-def test_the_health_check_says_what_the_service_says(status: int, is_ready: bool):
+def test_the_health_check_says_what_the_service_says(status: int, is_ready: bool, monkeypatch: pytest.MonkeyPatch):
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")  # as Docker hands its own to a container
+
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(status if self.path == "/healthz" else 404)
@@ -171,6 +174,7 @@ def test_the_health_check_says_what_the_service_says(status: int, is_ready: bool
         def log_message(self, *args: object) -> None: ...
 
     with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.timeout = 10  # without a question the thread ends, too
         thread = threading.Thread(target=server.handle_request)
         thread.start()
         assert healthy().is_ready(f"0.0.0.0:{server.server_port}") is is_ready

@@ -14,7 +14,7 @@ from service.metrics.directory import VARIABLE
 from service.probe_paths import PROBE_PATHS
 from service.settings import Settings, load_settings
 from tests.deploy.kustomize import MANIFESTS, OVERLAYS, Rendered, kubectl, rendered
-from tests.deploy.scaling import number
+from tests.deploy.scaling import number, of_the_adapter
 
 # The oldest release that knows all of it (a preStop that sleeps), and the newest whose schemas are at hand.
 RELEASES = ["1.30", "1.37"]
@@ -22,6 +22,9 @@ CUSTOM = {"ScaledObject", "ServiceMonitor"}
 
 # What the environment may hold beside settings.
 OTHER_VARIABLES = {"HOME", "GUNICORN_CMD_ARGS", VARIABLE}
+
+# Applied once, before any overlay.
+NAMESPACE = yaml.safe_load((MANIFESTS / "namespace.yaml").read_text())
 
 # What a pod is given beyond what its end takes at most, seconds.
 SPARE_S = 3
@@ -68,7 +71,7 @@ def test_there_is_an_overlay_for_each_way():
 @pytest.mark.parametrize("release", RELEASES)
 def test_every_manifest_is_of_its_published_schema(overlay, release):
     kubernetes_validate = pytest.importorskip("kubernetes_validate")
-    for manifest in overlay.manifests:
+    for manifest in (NAMESPACE, *overlay.manifests):
         if manifest["kind"] not in CUSTOM:
             kubernetes_validate.validate(manifest, release, strict=True)
 
@@ -90,8 +93,16 @@ def test_whatever_is_named_is_there(overlay):
     assert overlay.pod["serviceAccountName"] == overlay.the("ServiceAccount")["metadata"]["name"]
     volumes = {volume["name"] for volume in overlay.pod["volumes"]}
     assert {mount["name"] for mount in overlay.container["volumeMounts"]} == volumes
-    namespaces = {manifest["metadata"].get("namespace") for manifest in overlay.manifests}
-    assert namespaces == {None, overlay.the("Namespace")["metadata"]["name"]}
+    assert {manifest["metadata"]["namespace"] for manifest in overlay.manifests} == {NAMESPACE["metadata"]["name"]}
+
+
+def test_an_overlay_that_is_deleted_takes_nothing_of_others_along(program):
+    held = [
+        {(manifest["kind"], manifest["metadata"]["name"]) for manifest in rendered(program, name).manifests}
+        for name in ("cpu", "canary")
+    ]
+    assert not held[0] & held[1]
+    assert not {kind for kind, _ in held[0] | held[1]} & {"Namespace", "PersistentVolumeClaim"}
 
 
 def test_every_selector_finds_the_pods_and_the_monitor_their_service(overlay):
@@ -225,6 +236,7 @@ def test_keda_scales_as_the_autoscaler_does(stable, keda):
         assert trigger["metricType"] == metric["pods"]["target"]["type"] == "AverageValue"
         assert number(trigger["metadata"]["threshold"]) == number(metric["pods"]["target"]["averageValue"])
         # The labels that Prometheus gives the series: the namespace, and for the job the name of the Service.
-        namespace, job = keda.the("Namespace")["metadata"]["name"], keda.the("Service")["metadata"]["name"]
-        labels = f'{{namespace="{namespace}",job="{job}"}}'
-        assert trigger["metadata"]["query"] == f"sum({metric['pods']['metric']['name']}{labels})"
+        namespace, job = NAMESPACE["metadata"]["name"], keda.the("Service")["metadata"]["name"]
+        labels = f'namespace="{namespace}",job="{job}"'
+        of_each_pod = of_the_adapter(metric["pods"]["metric"]["name"], by="pod", labels=labels)
+        assert trigger["metadata"]["query"] == f"sum({of_each_pod})"

@@ -28,6 +28,8 @@ JSON = {"Content-Type": "application/json"}
 ECHO, SLEEP = 0, 3
 REQUEST_TIMEOUT_MS = 5000
 MAX_BODY_BYTES = 16 * 1024 * 1024
+# What nginx 1.22 has a page for; after 408 it closes the connection instead.
+NGINX_PAGES = [*range(400, 407), *range(409, 417), 421, 429, *range(500, 506), 507]
 PROBLEM_KEYS = ["type", "title", "status", "detail", "request_id"]
 
 
@@ -129,6 +131,7 @@ def test_a_body_without_a_length_has_the_same_limit(proxy: Proxy):
         (b"GET /" + b"x" * 40_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
         (b"GET /livez HTTP/1.1\r\nHost: x\r\nLong: " + b"x" * 40_000 + b"\r\n\r\n", 400),
         (b"TRACE / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 405),
+        (b"GET /livez HTTP/3.0\r\nHost: x\r\n\r\n", 505),
     ],
 )
 def test_what_nginx_refuses_by_itself_is_a_problem_document(proxy: Proxy, request_bytes: bytes, status: int):
@@ -137,9 +140,19 @@ def test_what_nginx_refuses_by_itself_is_a_problem_document(proxy: Proxy, reques
     assert b"Content-Type: application/problem+json" in head
     assert json.loads(body)["status"] == status
     assert len(body) < 400
+    assert (b"Allow: " in head) is (status == 405)
 
 
-@pytest.mark.parametrize("path", ["/v1/models/scripted:predict", "/v2/models/scripted/infer"])
+def test_a_refusal_that_is_added_to_nginx_has_the_same_form(server: Server, tmp_path: Path):
+    """Whatever status nginx can be made to answer with, there is no page of its own."""
+    refusals = "".join(f"location = /{status} {{ return {status}; }}\n" for status in NGINX_PAGES)
+    added = {"nginx.conf": {"include jitney/closed.conf;": f"include jitney/closed.conf;\n{refusals}"}}
+    with in_front_of([server.url], tmp_path, added) as proxy:
+        for status in NGINX_PAGES:
+            assert_problem(proxy.get(f"/{status}"), status)
+
+
+@pytest.mark.parametrize("path", ["/v1/models/scripted:predict", "/v2/models/scripted/infer", "/v2%2fmodels"])
 def test_a_refusal_under_the_other_protocols_has_their_form(proxy: Proxy, path: str):
     body = b" " * (MAX_BODY_BYTES + 1)
     answer = requests.post(f"{proxy.url}{path}?x=1", data=body, timeout=GUARD_S)
@@ -207,7 +220,8 @@ def test_the_log_names_the_real_client_whatever_it_says_of_itself(tmp_path: Path
                 assert connection.getresponse().status == 200
                 connection.close()
             assert proxy.get("/%22%0a<script>").status_code == 404
-            assert [line["client"] for line in proxy.logged(3)] == ["127.0.0.2", "127.0.0.3", "127.0.0.1"]
+            # In no order: an answer is there before its line, and nginx has several processes.
+            assert {line["client"] for line in proxy.logged(3)} == {"127.0.0.1", "127.0.0.2", "127.0.0.3"}
         server.wait_until(lambda: '"client":"127.0.0.3"' in server.text())
         log = server.text()
         assert '"client":"127.0.0.2"' in log
@@ -226,6 +240,28 @@ def test_who_comes_without_the_proxy_is_named_as_it_is(server: Server):
 def test_the_scheme_that_a_client_claims_does_not_reach_the_service(proxy: Proxy):
     headers = {"X-Forwarded-Proto": "https", "X-Forwarded-Ssl": "on", "X-Forwarded-Protocol": "ssl"}
     assert proxy.predict([ECHO, 1.0], headers=headers).status_code == 200
+
+
+def test_a_letter_that_is_written_as_its_number_does_not_change_the_form(proxy: Proxy):
+    answer = ask_raw(proxy, b"POST", "/%76%32/repository/index")
+    assert answer.startswith(b"HTTP/1.1 404 ")
+    assert answer.endswith(b'{"error":"there is nothing at this path"}')
+
+
+def test_the_log_tells_the_path_as_it_was_sent_and_no_query(server: Server, tmp_path: Path):
+    """Also where nginx answers by itself, and whatever bytes it is made of."""
+    sent = {
+        b"/caf\xc3\xa9": "",
+        b"/caf\xe9?a": "",
+        b"/%ff": "/%ff",
+        b'/"\\': '/"\\',
+        b"/x?key=y": "/x",
+        b"/metrics": "/metrics",
+    }
+    with in_front_of([server.url], tmp_path) as proxy:
+        for path in sent:
+            raw(proxy.port, b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert [line["path"] for line in proxy.logged(len(sent))] == list(sent.values())
 
 
 @contextmanager

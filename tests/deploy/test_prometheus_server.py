@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 
 from tests.deploy import scaling
 from tests.deploy.dashboard import queries
-from tests.deploy.prometheus import ALERTS, Prometheus, program, recorded, rules, scraping
+from tests.deploy.prometheus import ALERTS, GUARD_S, Prometheus, program, recorded, rules, scraping
 from tests.system.conftest import Server, starting
 
 pytestmark = pytest.mark.system
@@ -21,6 +23,8 @@ pytestmark = pytest.mark.system
 PODS = ("serving-stable-1", "serving-stable-2")
 ROW_S, BATCH = 0.003, 8
 CALLERS, ROWS = 10, 100
+THREADS, CLIENTS = 72, 640
+ALL_NUMBERS = [one.name for one in scaling.all_of(*PODS)]
 
 
 @dataclass
@@ -57,6 +61,7 @@ def deployment(tmp_path_factory) -> Iterator[Deployment]:
                 MODEL_FORMAT="",
                 ROW_S=ROW_S,
                 MAX_BATCH_SIZE=BATCH,
+                THREADS=THREADS,
                 GATE=gate,
             )
             for _ in PODS
@@ -121,6 +126,21 @@ def test_every_query_of_the_dashboard_finds_something(deployment, expression):
     deployment.prometheus.wait_until(lambda: bool(deployment.prometheus.samples(expression)))
 
 
+@contextmanager
+def many_single_rows(server: Server, count: int) -> Iterator[list[bytes]]:
+    """So many clients that each wait for one row; what they were answered is in the list after the block."""
+    body = b'{"instances": ["one two"]}'
+    head = b"POST /predict HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    answers: list[bytes] = []
+    with ExitStack() as stack:
+        clients = [stack.enter_context(socket.create_connection((host, int(port)), GUARD_S)) for _ in range(count)]
+        for client in clients:
+            client.sendall(head + b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        yield answers
+        answers += [client.recv(12) for client in clients]
+
+
 def scrapes_since(deployment: Deployment, since: float) -> list[float]:
     """When the loaded replica's queue was looked at, Unix times."""
     query = f'inference_queue_depth{{pod="{PODS[0]}"}}[1m]'
@@ -128,16 +148,21 @@ def scrapes_since(deployment: Deployment, since: float) -> list[float]:
     return [float(at) for at, _ in series["values"] if float(at) > since]
 
 
+def over(deployment: Deployment, at: float | None = None) -> list[str]:
+    """The numbers of the autoscalers that ask for more replicas."""
+    expressions = scaling.all_of(*PODS)
+    assert len(expressions) == 4
+    return [one.name for one in expressions if one.per_pod(deployment.prometheus, len(PODS), at) > one.target]
+
+
+def over_at_the_second_scrape(deployment: Deployment, since: float) -> list[str]:
+    deployment.prometheus.wait_until(lambda: len(scrapes_since(deployment, since)) >= 2)
+    return over(deployment, scrapes_since(deployment, since)[1])
+
+
 def test_a_full_queue_asks_for_more_replicas_within_two_scrapes_and_for_none_when_it_is_empty(deployment):
     loaded, prometheus = deployment.replicas[0], deployment.prometheus
-    expressions = scaling.all_of(*PODS)
-
-    def over(at: float | None = None) -> list[str]:
-        pods = len(PODS)
-        return [one.name for one in expressions if one.per_pod(prometheus, pods, at) > one.target]
-
-    assert len(expressions) == 4
-    assert over() == []
+    assert over(deployment) == []
     texts = ["one two"] * ROWS
     with ThreadPoolExecutor(CALLERS) as pool:
         deployment.gate.touch()
@@ -145,11 +170,24 @@ def test_a_full_queue_asks_for_more_replicas_within_two_scrapes_and_for_none_whe
             calls = [pool.submit(loaded.predict, *texts) for _ in range(CALLERS)]
             # All but the batch that is at the gate.
             loaded.wait_until(lambda: loaded.metric("inference_queue_depth") >= CALLERS * ROWS - BATCH)
-            filled_at = time.time()
-            prometheus.wait_until(lambda: len(scrapes_since(deployment, filled_at)) >= 2)
-            second = scrapes_since(deployment, filled_at)[1]
-            assert over(second) == [one.name for one in expressions]
+            assert over_at_the_second_scrape(deployment, time.time()) == ALL_NUMBERS
         finally:
             deployment.gate.unlink()
         assert [call.result().status_code for call in calls] == [200] * CALLERS
-    prometheus.wait_until(lambda: over() == [])
+    prometheus.wait_until(lambda: over(deployment) == [])
+
+
+def test_clients_without_a_thread_ask_for_more_replicas_too(deployment):
+    """Each with a single row, so that there are never more rows in the queue than the service has threads."""
+    loaded, prometheus = deployment.replicas[0], deployment.prometheus
+    prometheus.wait_until(lambda: over(deployment) == [])
+    deployment.gate.touch()
+    with many_single_rows(loaded, CLIENTS) as answers:
+        try:
+            loaded.wait_until(lambda: loaded.metric("http_requests_waiting") >= CLIENTS - THREADS)
+            assert loaded.metric("inference_queue_depth") < THREADS
+            assert over_at_the_second_scrape(deployment, time.time()) == ALL_NUMBERS
+        finally:
+            deployment.gate.unlink()
+    assert answers == [b"HTTP/1.1 200"] * CLIENTS
+    prometheus.wait_until(lambda: over(deployment) == [])
