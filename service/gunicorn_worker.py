@@ -30,15 +30,15 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
-from gunicorn.http.errors import ConfigurationProblem
+from gunicorn.http.errors import ConfigurationProblem, UnsupportedTransferCoding
 from gunicorn.workers.gthread import ThreadWorker
 
 from service.closing_listeners import is_held_by, let_nobody_else_in
 from service.gunicorn_connection import Connection
-from service.gunicorn_problem import Captured, refusal, status_of
+from service.gunicorn_problem import Captured, Muted, refusal, status_of
 from service.logs import log_request
 from service.methods import method_label
 from service.overload import Overload, Place, Way
@@ -324,16 +324,22 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         status = 404  # a path outside the prefix of SCRIPT_NAME
         if not isinstance(exc, ConfigurationProblem):
             page = Captured()
-            super().handle_error(req, page, addr, exc)
+            muted = SimpleNamespace(log=Muted(self.log.access), cfg=self.cfg)
+            ThreadWorker.handle_error(muted, req, page, addr, exc)
             status = status_of(page.written)
-        answer = self._refusal(conn, status, conn.head or b"", addr)
+        if status >= 500 and not isinstance(exc, ConfigurationProblem | UnsupportedTransferCoding):
+            self.log.error("a request failed outside the app", exc_info=exc)
+        answer = self._refusal(conn, status, conn.head or b"", addr, type(exc).__name__)
         try:
             client.sendall(answer)
         except OSError:
             self.log.debug("the client was gone before its error could be sent")
 
-    def _refusal(self, conn: Connection, status: int, arrived: bytes, addr: Any) -> bytes:
-        """The answer to what is no request, of which `arrived` has been seen; logged before anybody can ask for it."""
+    def _refusal(self, conn: Connection, status: int, arrived: bytes, addr: Any, cause: str = "") -> bytes:
+        """The answer to what is no request, of which `arrived` has been seen; logged before anybody can ask for it.
+
+        cause: what the log says beside the status; nothing that the client has sent.
+        """
         head = head_of(arrived)
         answer = refusal(status, head, os.environ.get("SCRIPT_NAME", ""))
         log_request(
@@ -343,7 +349,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             duration_ms=(time.monotonic() - conn.arrived_at) * 1000,
             request_id=answer.request_id,
             client=addr[0] if isinstance(addr, tuple) else None,
-            problem=answer.title,
+            problem=f"{answer.title} ({cause})" if cause else answer.title,
         )
         return answer.data
 
