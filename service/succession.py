@@ -67,7 +67,7 @@ class _OnlyWaits(Exception):
 
 
 class Relief:
-    """Has gunicorn's master stop no process that is still needed. It takes the place of two of the master's methods.
+    """Has gunicorn's master stop no process that is still needed. It takes the place of three of the master's methods.
 
     *Thread:* the master's.
     """
@@ -77,7 +77,9 @@ class Relief:
         self._manage: Callable[[], None] = server.manage_workers
         self._reload: Callable[[], None] = server.reload
         self._is_reloading = False
+        self._murder: Callable[[], None] = server.murder_workers
         server.manage_workers = self.manage_workers
+        server.murder_workers = self.murder_workers
         server.reload = self.reload
 
     def reload(self) -> None:
@@ -86,6 +88,16 @@ class Relief:
         with suppress(_OnlyWaits):
             self._reload()
         self._is_reloading = False
+
+    def murder_workers(self) -> None:
+        """Called about once a second: gunicorn's own way, but for processes that load a model.
+
+        A library may hold the interpreter while it loads one, and then the process gives no sign of life, however well.
+        """
+        for worker in self._server.WORKERS.values():
+            if not worker.succession.serves:
+                worker.tmp.notify()
+        self._murder()
 
     def manage_workers(self) -> None:
         """Called about once a second, and at every signal: gunicorn's own way where nobody has to be kept."""

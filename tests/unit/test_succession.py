@@ -49,11 +49,14 @@ class Master:
         self.WORKERS: dict[int, SimpleNamespace] = {}
         self.killed: list[int] = []
         self.has_waited = False
+        self.signs_of_life: list[int] = []
+        self.murders = 0
         Relief(self)
 
     def spawn(self) -> Succession:
         pid = 100 + len(self.WORKERS)
-        self.WORKERS[pid] = SimpleNamespace(age=pid, succession=place(self))
+        tmp = SimpleNamespace(notify=lambda: self.signs_of_life.append(pid))
+        self.WORKERS[pid] = SimpleNamespace(age=pid, succession=place(self), tmp=tmp)
         return self.WORKERS[pid].succession
 
     def manage_workers(self) -> None:
@@ -65,6 +68,9 @@ class Master:
             self.spawn()
         self.manage_workers()
         self.has_waited = True
+
+    def murder_workers(self) -> None:
+        self.murders += 1
 
     def kill_worker(self, pid: int, number: int) -> None:
         assert number == SIGTERM
@@ -95,6 +101,17 @@ def test_a_reload_does_not_wait_for_the_end_of_the_old_processes():
         worker.succession.begin()
     master.manage_workers()
     assert master.killed == [100, 101]
+
+
+def test_a_process_that_loads_is_not_taken_for_one_that_hangs():
+    master = Master(wanted=2)
+    master.spawn().begin()
+    loading = master.spawn()
+    master.murder_workers()
+    assert (master.signs_of_life, master.murders) == ([101], 1)
+    loading.begin()
+    master.murder_workers()
+    assert (master.signs_of_life, master.murders) == ([101], 2)
 
 
 def test_a_process_that_was_still_loading_when_a_newer_one_came_is_stopped_at_once():
