@@ -18,6 +18,7 @@ from typing import Any
 
 from loaders.devices import cpu_count
 from service.cpu_threads import POOL_VARIABLES, size_thread_pools
+from service.failed_starts import FailedStarts
 from service.logs import log_config, log_fields
 from service.metrics import directory
 from service.open_files import allow_open_files
@@ -116,6 +117,7 @@ def on_starting(server: Any) -> None:
 def when_ready(server: Any) -> None:
     """The master listens, and has made no process yet."""
     Relief(server)
+    FailedStarts(server)
 
 
 def _prepare_several(server: Any) -> None:

@@ -49,6 +49,13 @@ def test_a_model_that_cannot_be_loaded_ends_the_server_with_a_reason(start):
     assert "Traceback" not in server.text()
 
 
+def test_however_many_processes_cannot_load_the_model_the_exit_status_is_the_same(start, tmp_path):
+    (tmp_path / "model.bin").write_text("die")
+    server = start(wait=False, WEB_WORKERS=3)
+    assert server.process.wait(60) == 3
+    assert "HaltServer" not in server.text()
+
+
 def test_with_exit_on_load_error_off_the_service_stays_and_says_why(start):
     server = start(wait=False, MODEL_FORMAT="onnx", MODEL_PATH="/nonexistent/model.onnx", EXIT_ON_LOAD_ERROR="false")
     server.wait_until(lambda: "could not be loaded" in str(server.get("/healthz").json()["reasons"]))
