@@ -257,6 +257,8 @@ def _watch(runtime: Any) -> None:
 
 def worker_exit(_server: Any, worker: Any) -> None:
     """The requests are done: stop the worker thread."""
+    # gunicorn's master repeats itself as long as the process is there, and nothing is left that could end sooner.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for watchdog in _watchdogs:
         watchdog.close()
     have_ended = [runtime.close(timeout_s=CLOSE_S) for runtime in runtimes()]

@@ -144,6 +144,16 @@ def test_a_process_that_cannot_load_its_model_does_not_end_those_that_serve(star
     assert server.stop() == 0
 
 
+def test_a_process_that_ends_while_it_loads_hears_the_masters_repeated_signals(start):
+    server = start(LOAD_S=3)
+    for turn in (2, 3):
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_until(lambda turn=turn: boots(server) == turn)
+    server.wait_until(lambda: server.text().count("is ready") == 2 and exits(server) == 2)
+    assert server.stop() == 0
+    assert "Exception" not in server.text()
+
+
 def test_a_stop_in_the_middle_of_a_reload_ends_old_and_new(start):
     server = start(LOAD_S=3)
     server.process.send_signal(signal.SIGHUP)
