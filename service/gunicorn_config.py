@@ -114,6 +114,11 @@ def on_starting(server: Any) -> None:
     log_fields(logging.getLogger("jitney"), logging.INFO, message, fields)
 
 
+def on_reload(server: Any) -> None:
+    """SIGHUP: gunicorn has read its configuration anew, and with it what the start had found possible."""
+    _make_files_suffice(server)
+
+
 def when_ready(server: Any) -> None:
     """The master listens, and has made no process yet."""
     Relief(server)

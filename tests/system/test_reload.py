@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import threading
 import time
@@ -152,6 +153,13 @@ def test_a_process_that_ends_while_it_loads_hears_the_masters_repeated_signals(s
     server.wait_until(lambda: server.text().count("is ready") == 2 and exits(server) == 2)
     assert server.stop() == 0
     assert "Exception" not in server.text()
+
+
+def test_a_reload_minds_how_many_files_may_be_open(start):
+    server = start()
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (400, 400))
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_until(lambda: "144 connections at a time" in server.text(), guard_s=10)
 
 
 def test_a_stop_in_the_middle_of_a_reload_ends_old_and_new(start):
