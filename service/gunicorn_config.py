@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -94,7 +95,7 @@ def on_starting(server: Any) -> None:
     for doubt in _doubts:
         server.log.warning("%s", doubt)
     for address in server.cfg.address:
-        if isinstance(address, tuple) and "LISTEN_FDS" not in os.environ and not _is_free(address):
+        if isinstance(address, tuple) and not _is_handed_over() and not _is_free(address):
             sys.exit(f"jitney: {address[0]}:{address[1]} is in use or not an address of this machine (BIND, --bind)")
     if server.cfg.preload_app:
         sys.exit("jitney: preload_app cannot work: neither threads nor CUDA survive a fork; start without --preload")
@@ -123,6 +124,14 @@ def when_ready(server: Any) -> None:
     """The master listens, and has made no process yet."""
     Relief(server)
     FailedStarts(server)
+    _make_replaceable(server)
+
+
+def _make_replaceable(server: Any) -> None:
+    """On SIGUSR2 gunicorn starts anew the file that was run; after `python -m` its neighbours would hide `http`."""
+    python, program, *arguments = server.START_CTX["args"]
+    if Path(program).name == "__main__.py":
+        server.START_CTX["args"] = [python, "-m", "gunicorn", *arguments]
 
 
 def _prepare_several(server: Any) -> None:
@@ -177,6 +186,11 @@ def _make_files_suffice(server: Any) -> None:
             "%d connections at a time, as no more files may be open; ulimit -n %d lets it be %d",
             *(possible, wanted + OTHER_FILES, wanted),
         )
+
+
+def _is_handed_over() -> bool:
+    """Whether the listening sockets are there already: from systemd, or from the master that this one is to replace."""
+    return "LISTEN_FDS" in os.environ or "GUNICORN_FD" in os.environ
 
 
 def _is_free(address: tuple[str, int]) -> bool:

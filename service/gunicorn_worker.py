@@ -364,12 +364,12 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         super(ThreadWorker, self).handle_quit(sig, frame)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """SIGTERM: the service stops, or, where the master goes on to listen, another process takes over.
+        """SIGTERM: the service stops, or, where somebody goes on to listen, another process takes over.
 
         Whoever stops all processes at once may reach this one first; the master's own signal then follows.
         """
         may_be = not self._hurry and (self.alive or self._is_relieved)
-        self._is_relieved = may_be and self._is_master_listening()
+        self._is_relieved = may_be and (self.succession.shares_listeners or self._is_master_listening())
         super().handle_exit(sig, frame)
 
     def accept_now(self) -> None:
@@ -396,7 +396,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         if self._is_master_listening():
             return
         for listener in self.sockets:
-            let_nobody_else_in(listener)
+            if not self.succession.shares_listeners:  # what is dropped would be dropped for all
+                let_nobody_else_in(listener)
             listener.setblocking(False)
             accepted = -1
             while self.nr_conns > accepted:  # accept() does not say whether there was one
