@@ -7,7 +7,7 @@ VENV := .venv
 DEMO := demo-models
 BIN := $(VENV)/bin
 
-.PHONY: setup serve demo test check bench-overhead format fuzz fault-run soak clean
+.PHONY: setup serve demo test check bench-overhead format fuzz fault-run soak bench-schedulers bench bench-full clean
 
 setup: $(VENV)/.installed-dev
 
@@ -32,10 +32,23 @@ check: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Ways to batch compared on real servers; the charts and figures that it writes are of this machine. The first takes
+# less than five minutes on two cores, the second about forty.
+bench: $(VENV)/.installed-dev
+	$(BIN)/python benchmark/compare_batching.py --write docs/benchmarks.md
+
+bench-full: $(VENV)/.installed-dev
+	$(BIN)/python benchmark/compare_batching.py --full --write docs/benchmarks.md
+
 # CPU time of a request above that of Flask itself, and of its metrics; the tables it writes are of this machine.
 bench-overhead: $(VENV)/.installed-dev
 	$(BIN)/python benchmark/overhead.py --write benchmark/overhead.md
 	$(BIN)/python benchmark/metrics_cost.py --write benchmark/metrics_cost.md
+
+# What each scheduler costs in tokens, and gives on two real text models: tables and charts in benchmark/plots/.
+bench-schedulers: $(VENV)/.installed-dev
+	$(BIN)/jitney demo --missing --into $(DEMO) sentiment
+	$(BIN)/python benchmark/compare_schedulers.py --models minilm $(DEMO)/sentiment
 
 # Thousands of made-up requests for each operation of the API; takes hours.
 EXAMPLES ?= 2000

@@ -19,15 +19,15 @@ from typing import Any
 
 from loaders.devices import cpu_count
 from service.cpu_threads import POOL_VARIABLES, size_thread_pools
-from service.failed_starts import FailedStarts
 from service.logs import log_config, log_fields
 from service.metrics import directory
-from service.open_files import allow_open_files
-from service.overload import Overload
+from service.server.failed_starts import FailedStarts
+from service.server.open_files import allow_open_files
+from service.server.overload import Overload
+from service.server.start_summary import start_summary
+from service.server.succession import Relief, Succession, place
+from service.server.watchdog import Watchdog
 from service.settings import SettingsError, load_settings, read_dotenv
-from service.start_summary import start_summary
-from service.succession import Relief, Succession, place
-from service.watchdog import Watchdog
 
 # Longer than nginx keeps idle upstream connections (60 s): the side that closes first must be the client's.
 KEEPALIVE_S = 75
@@ -56,7 +56,7 @@ os.environ.setdefault("PROMETHEUS_DISABLE_CREATED_SERIES", "true")
 
 bind = _settings.bind
 workers = _settings.web_workers
-worker_class = "service.gunicorn_worker.Worker"
+worker_class = "service.server.worker.Worker"
 threads = _settings.http_threads
 # Those that predict, those that wait, and as many more that are kept open or are just being refused.
 worker_connections = threads + _settings.max_queue_size + 1000
@@ -76,7 +76,7 @@ forwarder_headers = ""
 control_socket_disable = True
 
 # One line for each request is `service.logs`' own.
-logger_class = "service.gunicorn_logger.QuietLogger"
+logger_class = "service.server.logger.QuietLogger"
 logconfig_dict = log_config(_settings.log_format, _settings.log_level)
 
 

@@ -20,14 +20,15 @@ from service.batching.admission import Arrival, WorkerState
 from service.batching.batcher import BatcherStatus, ThreadedBatcher
 from service.batching.faults import FaultKind, log_error, text_of
 from service.batching.forks import forks
-from service.batching.schedulers import Fifo, NoScheduler, Scheduler, make_scheduler
-from service.batching.tickets import BatchInfo
+from service.batching.schedulers import Fifo, LearningScheduler, NoScheduler, Scheduler, make_scheduler
+from service.batching.tickets import BatchInfo, LaneName
 from service.batching.worker import StartFailed
 from service.errors import DeadlineExceeded, Draining, NotReady, PredictionFailed, WorkerDead
 from service.metrics.batches import BatchMetrics
 from service.models.filling import FilledCalls
 from service.models.keeper import KnownVersion, ModelKeeper, log_load_failure
 from service.models.loaded import Lease
+from service.models.measuring import Learn
 from service.recent import RecentBatches
 from service.settings import Settings
 from service.statistics import ModelStatistics
@@ -114,6 +115,7 @@ class Runtime:
         self._forks = forks()
         self._inherited: tuple[object, ...] = ()
         self._scheduler_fault: Exception | None = None
+        self._learning: LearningScheduler | None = None
         self._predict, self._keeper = self._new_models()
         with _process_lock:
             _runtimes.add(self)
@@ -370,6 +372,7 @@ class Runtime:
             given=self._given,
             status_of=lambda model: lambda: self.batcher().status(lambda key: key.model is model),
             on_unused=self._sweep_soon,
+            learning=self._learn,
         )
         return predict, keeper
 
@@ -381,10 +384,19 @@ class Runtime:
         """The scheduler of the settings. Where there is none, the worker thread says so, like all that stops a load."""
         try:
             self._scheduler_fault = None
-            return make_scheduler(self.settings.scheduler)
+            scheduler = make_scheduler(self.settings.scheduler)
+            self._learning = scheduler if isinstance(scheduler, LearningScheduler) else None
+            return scheduler
         except Exception as error:
             self._scheduler_fault = error
             return Fifo()
+
+    def _learn(self, model: ModelHandle) -> Learn | None:
+        """What learns how long batches of a model take when its callers give no parameters; None where nothing does."""
+        if (scheduler := self._learning) is None:
+            return None
+        lane = LaneName(LaneKey(model, (), ()))
+        return lambda rows, length, seconds: scheduler.learn(lane, rows, length, seconds)
 
     # What the worker thread calls.
 

@@ -56,7 +56,7 @@ class ThreadedBatcher:
     1 and True do not). A batch leaves when
     `max_batch_size` rows wait, when `max_batch_tokens` is used up (rows times longest row), when its oldest row has
     waited `max_batch_latency_s` since `submit`, or on `close`; `policy="eager"` also lets it leave as soon as the
-    worker is free. `scheduler`: "fifo", "length_aware", "grouped", a registered name, or an object of your own.
+    worker is free. `scheduler`: "fifo", "length_aware", "grouped", "cost", a registered name, or an object of your own.
     `max_queue_size`: rows admitted and not yet in a batch. `default_timeout_s`: how long `submit` waits at most when it
     is not told.
     `length_of`: a row's length in tokens, for schedulers and the budget. `padded_length(key, longest)`: the length to

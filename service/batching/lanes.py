@@ -11,7 +11,7 @@ for its turn `PATIENCE_S` seconds is treated as one of the highest from then on,
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from service.batching.policy import BatchLimits, BatchPolicy
@@ -38,6 +38,7 @@ class Lane:
         self._quantum = quantum
         self._levels: tuple[Turns, Turns, Turns] = (OrderedDict(), OrderedDict(), OrderedDict())
         self._arrivals: OrderedDict[Ticket, None] = OrderedDict()
+        self._of_priority = [0, 0, 0]  # requests by the priority of their own, whatever level they have now
         self._front: Row | None = None  # the row whose turn it was when a batch was last chosen
         self._passes = 0  # batches that left without it
 
@@ -55,6 +56,7 @@ class Lane:
         ticket.level = ticket.priority
         self._levels[ticket.level - 1][ticket] = None
         self._arrivals[ticket] = None
+        self._of_priority[ticket.priority - 1] += 1
         self.rows += ticket.unserved
 
     def next_turn(self) -> Ticket:
@@ -126,8 +128,11 @@ class Lane:
         Empty when the callers of all rows have gone.
         """
         most = max(limits.max_rows, scheduler.look_ahead(limits))
-        for turns in self._levels:
-            waiting = tuple(islice(self._in_order(turns), most))
+        # Among equals, those that have lost their patience go before nobody; to set them apart would only take from the
+        # scheduler what it could choose among, and most of all where rows wait long.
+        are_equals = sum(map(bool, self._of_priority)) == 1
+        for rows in [self.in_order()] if are_equals else map(self._in_order, self._levels):
+            waiting = tuple(islice(rows, most))
             if waiting:
                 break
         else:
@@ -140,7 +145,7 @@ class Lane:
         positions = scheduler.select(waiting, limits, self._passes)
         _check_selection(positions, waiting, limits)
         chosen = [waiting[position] for position in positions]
-        if len(chosen) == len(waiting) < self.rows:
+        if len(chosen) == len(waiting) < self.rows and not are_equals:
             self._fill_up(chosen, front.ticket.level, limits)
         return chosen
 
@@ -170,6 +175,7 @@ class Lane:
 
     def _forget(self, ticket: Ticket) -> None:
         del self._levels[ticket.level - 1][ticket], self._arrivals[ticket]
+        self._of_priority[ticket.priority - 1] -= 1
         self.rows -= ticket.unserved
         ticket.unserved = 0
 
@@ -237,10 +243,16 @@ class Lanes:
         return None if oldest is None else oldest.enqueued_at + self._latency_s
 
     def ready(
-        self, now: float, limits: BatchLimits, *, draining: bool, on_the_way: int
+        self,
+        now: float,
+        limits: BatchLimits,
+        *,
+        draining: bool,
+        on_the_way: int,
+        is_enough: Callable[[Lane], bool] = lambda lane: False,  # noqa: ARG005
     ) -> tuple[Lane, FlushReason] | None:
         """The lane that sends a batch now and why: of those that may, the one with the highest priority at its front;
-        among equals the one whose front row queued first.
+        among equals the one whose front row queued first. `is_enough`: whether a lane need not wait for more rows.
         """
         best: tuple[tuple[Priority, float], Lane, FlushReason] | None = None
         for lane in self._lanes:
@@ -251,6 +263,8 @@ class Lanes:
             if best is not None and turn >= best[0]:
                 continue
             reason = self._reason(lane, now, limits, draining=draining, on_the_way=on_the_way)
+            if reason is None and is_enough(lane):
+                reason = FlushReason.ENOUGH
             if reason is not None:
                 best = (turn, lane, reason)
         return None if best is None else best[1:]

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import metadata
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from service.batching.cost import Cost
 from service.batching.faults import text_of
 from service.batching.grouped import Grouped
 from service.batching.policy import BatchLimits
-from service.batching.tickets import Row
+from service.batching.tickets import LaneName, Row
 
 ENTRY_POINT_GROUP = "jitney.schedulers"
 
@@ -31,6 +32,21 @@ class Scheduler(Protocol):
     def look_ahead(self, limits: BatchLimits) -> int: ...
 
     def select(self, rows: Sequence[Row], limits: BatchLimits, passes: int) -> list[int]: ...
+
+
+@runtime_checkable
+class LearningScheduler(Scheduler, Protocol):
+    """A scheduler that also hears what batches took, and may send one before its time.
+
+    `learn(lane, rows, length, seconds)`: a batch of that lane has run, in one piece and without a failure; `length` is
+    what its rows were padded to, tokens. `enough(front, limits)`: so many rows are enough for a batch around `front`,
+    the row whose turn it is: where as many wait, it leaves at once.
+    *Thread:* worker, with no lock held. An exception is logged, and costs nobody anything.
+    """
+
+    def learn(self, lane: LaneName, rows: int, length: int, seconds: float) -> None: ...
+
+    def enough(self, front: Row, limits: BatchLimits) -> int: ...
 
 
 class Fifo:
@@ -60,7 +76,12 @@ class LengthAware(Fifo):
         return sorted(super().select(rows, limits, passes), key=lambda position: -rows[position].length)
 
 
-_FACTORIES: dict[str, Callable[[], Scheduler]] = {"fifo": Fifo, "grouped": Grouped, "length_aware": LengthAware}
+_FACTORIES: dict[str, Callable[[], Scheduler]] = {
+    "cost": Cost,
+    "fifo": Fifo,
+    "grouped": Grouped,
+    "length_aware": LengthAware,
+}
 
 
 class NoScheduler(ValueError):

@@ -25,6 +25,7 @@ class FlushReason(StrEnum):
     TOKENS = "tokens"  # the rows at the front use up the token budget, exactly or beyond it
     LATENCY = "latency"  # the oldest row had waited its full time
     IDLE = "idle"  # eager policy: the worker was free and nobody was on the way
+    ENOUGH = "enough"  # further rows would make no row cheaper, says the scheduler
     DRAIN = "drain"  # the batcher is closing
 
 

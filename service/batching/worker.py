@@ -17,7 +17,7 @@ from service.batching.faults import FaultKind, log_error
 from service.batching.isolation import Outcomes, run_isolated
 from service.batching.lanes import Lane, Lanes
 from service.batching.policy import BatchLimits
-from service.batching.schedulers import Scheduler
+from service.batching.schedulers import LearningScheduler, Scheduler
 from service.batching.tickets import BatchInfo, FlushReason, Job, Row, Ticket, requests_of
 from service.errors import PredictionFailed, SchedulerFailed
 
@@ -82,6 +82,7 @@ class Worker:
         self._predict = predict
         self._lanes = lanes
         self._scheduler = scheduler
+        self._learning = scheduler if isinstance(scheduler, LearningScheduler) else None
         self._max_batch_tokens = max_batch_tokens
         self._listener = listener
         self._on_start = on_start
@@ -148,7 +149,13 @@ class Worker:
             self._seen_abandons = self._admission.abandons
             self._lanes.drop_expired(now)
         limits = BatchLimits(self.ceiling.rows, self._max_batch_tokens)
-        ready = self._lanes.ready(now, limits, draining=self._draining, on_the_way=on_the_way)
+        ready = self._lanes.ready(
+            now,
+            limits,
+            draining=self._draining,
+            on_the_way=on_the_way,
+            is_enough=lambda lane: self._is_enough(lane, limits),
+        )
         if ready is None:
             self._patience_s = 0.0 if self._jobs else self._patience(now)
             return
@@ -156,6 +163,16 @@ class Worker:
         self._serve(lane, limits, reason)
         # When nothing is left, another look before the next wait would be in vain.
         self._patience_s = 0.0 if self._lanes or self._jobs else IDLE_WAIT_S
+
+    def _is_enough(self, lane: Lane, limits: BatchLimits) -> bool:
+        """Whether the scheduler knows that further rows would make no batch of the lane cheaper."""
+        if self._learning is None or (front := next(lane.in_order(), None)) is None:
+            return False
+        try:
+            return lane.rows >= self._learning.enough(front, limits)
+        except Exception as error:
+            log_error(_log, logging.ERROR, "the scheduler failed to tell whether rows are enough", error=error)
+            return False
 
     def _patience(self, now: float) -> float:
         """How long the worker may wait for a message when no batch may leave yet, seconds; never below zero, because
@@ -285,6 +302,8 @@ class Worker:
         # The callers are awake already: what is counted here costs none of them any time.
         waits_s = [info.started_at - row.ticket.enqueued_at for row in rows]
         errors = list(outcomes.errors.values())
+        if self._learning is not None and outcomes.runs == 1 and not errors:
+            self._tell(self._learning.learn, lane.name, info.size, info.padded_length, info.model_s)
         self._tell(self._listener.on_batch, info, lane.key, waits_s, errors)
         if self._on_origins is not None:
             self._tell(self._on_origins, info, lane.key, [row.ticket.origin for row in rows], errors)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import click
 
+from service.cli.bench import bench
 from service.cli.demo import demo
 from service.cli.doctor import doctor
 from service.cli.inspect import inspect
 from service.cli.pin import pin
 from service.cli.serve import serve
+from service.cli.tune import tune
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -22,3 +24,5 @@ main.add_command(demo)
 main.add_command(inspect)
 main.add_command(pin)
 main.add_command(doctor)
+main.add_command(bench)
+main.add_command(tune)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from loaders.signature import ImageInput, InputSpec, TabularInput, TensorInput, TextInput
+from loaders.signature import EncodedText, ImageInput, InputSpec, TabularInput, TensorInput, TextInput
 
 TEXT = "warm up"
 
@@ -37,6 +37,19 @@ def varied_rows(spec: InputSpec, count: int) -> list[Any] | None:
     shape, dtype = known
     rng = np.random.default_rng(0)
     return [_varied(spec, rng, shape, dtype) for _ in range(count)]
+
+
+def text_rows(spec: TextInput, max_tokens: int) -> list[EncodedText]:
+    """Tokenised texts of 8, 16, 32 … tokens, or about as many, up to `max_tokens`; `spec` must have an `encode`."""
+    assert spec.encode is not None
+    rows: dict[int, EncodedText] = {}
+    tokens = 8
+    while tokens <= max_tokens:
+        # " and on" is two tokens to any vocabulary that knows both words, and what it is to others is counted.
+        row = spec.encode(TEXT + " and on" * (tokens // 2 - 2))
+        rows[len(row.ids)] = row
+        tokens *= 2
+    return list(rows.values())
 
 
 def _varied(spec: InputSpec, rng: np.random.Generator, shape: list[int], dtype: str) -> npt.NDArray[Any]:

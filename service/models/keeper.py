@@ -21,6 +21,7 @@ from service.metrics.batches import BatchMetrics
 from service.metrics.present import StatusOf
 from service.models.loaded import Lease, LoadedModels
 from service.models.loading import load_configured_model, load_from_repository
+from service.models.measuring import Learn, measure
 from service.models.repository import Repository, newest
 from service.models.self_check import self_check
 from service.models.warmup import Predict, warm_up
@@ -67,7 +68,8 @@ class ModelKeeper:
     """The models of a runtime: one that was handed in, the one at MODEL_PATH, or those of MODEL_REPOSITORY.
 
     predict: how a batch is run, for warm-up and check. status_of: the batcher's numbers for one model, for its gauges.
-    on_unused: have `sweep` called on the worker thread.
+    on_unused: have `sweep` called on the worker thread. learning: what learns how long a model's batches take, if
+    anything does.
 
     Which version a request gets is decided in one place, `_resolve`; that it may be loaded, and whether it becomes the
     default, on the worker thread alone, so that what an operator did before is seen.
@@ -84,12 +86,14 @@ class ModelKeeper:
         given: ModelHandle | None,
         status_of: Callable[[ModelHandle], StatusOf],
         on_unused: Callable[[], None],
+        learning: Callable[[ModelHandle], Learn | None] = lambda model: None,  # noqa: ARG005
     ) -> None:
         self._settings = settings
         self._metrics = metrics
         self._predict = predict
         self._given = given
         self._status_of = status_of
+        self._learning = learning
         self._repository = None
         if given is None and settings.model_repository is not None:
             self._repository = Repository(settings.model_repository)
@@ -359,6 +363,8 @@ class ModelKeeper:
             if isinstance(model.input, ImageInput):
                 image.require()
             model, sample = self._warmed_up(model)
+            if self._settings.warmup and (learn := self._learning(model)) is not None:
+                measure(model, self._settings.max_batch_size, self._predict, learn)
         except BaseException as error:
             if model is not None:
                 with suppress(BaseException):  # what went wrong first is what the operator has to know

@@ -7,6 +7,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from service.batching.tickets import FlushReason
 from service.http.problems import PROBLEMS
 from service.settings import Settings
 
@@ -67,3 +68,16 @@ def test_every_status_of_an_error_stands_in_the_readme():
     documented = {int(status) for row in table("status") for status in re.findall(r"\b\d{3}\b", row[0])}
     # Nobody is there to see a 499: it is what the metrics count a client under that has left.
     assert {status for status, _ in PROBLEMS.values()} - {499} <= documented
+
+
+def test_every_reason_for_which_a_batch_leaves_is_explained_and_has_a_colour():
+    reasons = {f"`{reason.value}`" for reason in FlushReason}
+    assert {reason for reason, _ in table("reason", "holds when", document=ROOT / "docs" / "design.md")} == reasons
+    pages = ROOT / "service" / "http" / "pages"
+    words = (pages / "distributions.js").read_text(encoding="utf-8").partition("REASONS = {")[2].partition("}")[0]
+    styles = (pages / "status.css").read_text(encoding="utf-8")
+    for reason in FlushReason:
+        assert re.search(rf"^  {reason.value}: \"", words, re.MULTILINE), f"no words for {reason}"
+        assert styles.count(f"--{reason.value}: #") == 2, f"{reason} needs a colour in the light and in the dark"
+        assert f".batch.reason-{reason.value} " in styles
+        assert f".bar.reason-{reason.value} " in styles

@@ -22,6 +22,8 @@ HEAVY = [
     "scipy",
     "PIL",
     "opentelemetry",
+    "gevent",
+    "matplotlib",
 ]
 
 # Names in a package are looked up when they are used; using all of them must not load a framework either.

@@ -24,7 +24,7 @@ class BatcherMachine(RuleBasedStateMachine):
 
     @initialize(
         policy=st.sampled_from(BatchPolicy),
-        scheduler=st.sampled_from(["fifo", "length_aware", "grouped"]),
+        scheduler=st.sampled_from(["fifo", "length_aware", "grouped", "cost"]),
         max_batch_size=st.integers(1, 5),
     )
     def begin(self, policy: BatchPolicy, scheduler: str, max_batch_size: int) -> None:

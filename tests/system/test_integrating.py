@@ -57,7 +57,7 @@ def test_a_program_of_the_teams_own_runs_gunicorn_with_its_hooks(tmp_path: Path)
         assert server.get("/").text == "our own page, as before"
         assert server.predict([3, 4]).json()["predictions"] == [5]
         assert "our own hook" in server.text()
-        assert "service.gunicorn_worker.Worker" in server.text()
+        assert "service.server.worker.Worker" in server.text()
     finally:
         assert server.stop() == 0
     assert "Traceback" not in server.text()

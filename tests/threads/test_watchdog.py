@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import threading
 
-from service.watchdog import Watchdog
+from service.server.watchdog import Watchdog
 
 GUARD_S = 5.0
 

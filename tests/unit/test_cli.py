@@ -165,7 +165,7 @@ def test_serve_shows_a_request_that_a_demo_model_answers(tmp_path):
 
 
 @pytest.mark.parametrize("flag", ["--help", "-h"])
-@pytest.mark.parametrize("command", [[], ["serve"], ["pin"], ["inspect"], ["demo"], ["doctor"]])
+@pytest.mark.parametrize("command", [[], ["serve"], ["pin"], ["inspect"], ["demo"], ["doctor"], ["bench"], ["tune"]])
 def test_every_command_explains_itself(command, flag):
     result = run(*command, flag)
     assert result.exit_code == 0

@@ -12,7 +12,7 @@ from service.doctor.threads import check_native_threads, check_open_files, check
 from service.doctor.timeouts import check_timeouts
 from service.settings import Settings
 
-OURS = "service.gunicorn_worker.Worker"
+OURS = "service.server.worker.Worker"
 CONFIG: dict[str, Any] = {
     "workers": 1,
     "threads": 72,

@@ -19,7 +19,7 @@ GUNICORN = GunicornValues(
     worker_connections=1072,
     keepalive_s=75,
     graceful_timeout_s=35,
-    worker_class="service.gunicorn_worker.Worker",
+    worker_class="service.server.worker.Worker",
     has_preload=False,
     max_requests=0,
 )

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from gunicorn.errors import HaltServer
 
-from service.failed_starts import RETRY_S, FailedStarts
-from service.succession import Succession
+from service.server.failed_starts import RETRY_S, FailedStarts
+from service.server.succession import Succession
 from tests.support.clock import FakeClock
 
 

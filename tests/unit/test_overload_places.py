@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.overload import Overload, Place, Way
+from service.server.overload import Overload, Place, Way
 
 PROBE = b"GET /livez HTTP/1.1\r\n\r\n"
 PREDICT = b"POST /predict HTTP/1.1\r\n\r\n"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from support.core import Core
 
-from service.batching.lanes import PATIENCE_S
+from service.batching.lanes import PATIENCE_S, Lane
+from service.batching.policy import BatchLimits
 from service.batching.schedulers import make_scheduler
-from service.batching.tickets import Priority
+from service.batching.tickets import LaneName, Priority, Ticket
 
 HIGH, NORMAL, LOW = Priority
 
@@ -72,6 +73,45 @@ def test_a_bulk_request_of_low_priority_is_not_the_highest_for_ever() -> None:
     served = [str(batch[0]) for batch in batches(core)]
     early = [row for row in served[:40] if row.startswith("bulk")]
     assert 1 <= len(early) <= 6, "one batch for each wait of a patience"
+
+
+def lane_of(*waiting: tuple[str, int, Priority, float]) -> tuple[Lane, list[Ticket]]:
+    """A lane after 1.5 s, where rows wait (name, tokens, priority, second of arrival); and their requests."""
+    lane = Lane(LaneName(None), quantum=2)
+    tickets = [
+        Ticket.of([name], [tokens], key=None, deadline=9.0, priority=priority, enqueued_at=at)
+        for name, tokens, priority, at in waiting
+    ]
+    for ticket in tickets:
+        lane.add(ticket)
+    lane.promote(1.5)
+    return lane, tickets
+
+
+def next_batch(lane: Lane, max_rows: int = 2) -> list[object]:
+    return [row.payload for row in lane.select(make_scheduler("grouped"), BatchLimits(max_rows))]
+
+
+@pytest.mark.parametrize("priority", [HIGH, NORMAL, LOW])
+def test_among_equals_the_scheduler_sees_all_whether_they_have_lost_their_patience_or_not(priority: Priority) -> None:
+    early, late = ("early", 90, priority, 0.0), ("late", 80, priority, 1.3)
+    lane, _ = lane_of(early, ("short", 5, priority, 1.3), late, ("tiny", 4, priority, 1.3))
+    assert next_batch(lane) == ["early", "late"]
+
+
+def test_among_unequals_those_that_have_lost_their_patience_go_with_the_highest_before_their_own_kind() -> None:
+    early, late = ("early", 90, NORMAL, 0.0), ("late", 80, NORMAL, 1.3)
+    lane, (_, short, _, _) = lane_of(early, ("short", 5, HIGH, 1.3), ("tiny", 4, NORMAL, 1.3), late)
+    assert next_batch(lane) == ["early", "short"]
+    short.abandoned = True
+    lane.drop(1.5)
+    assert next_batch(lane) == ["early", "late"], "now they are equals"
+
+
+def test_a_row_is_chosen_once_though_it_waits_with_equals_and_one_whose_caller_has_gone() -> None:
+    lane, (_, _, gone) = lane_of(("early", 9, NORMAL, 0.0), ("late", 8, NORMAL, 1.3), ("gone", 7, NORMAL, 1.3))
+    gone.rows = {}
+    assert next_batch(lane, max_rows=4) == ["early", "late"]
 
 
 def test_among_lanes_the_priority_of_the_front_row_decides() -> None:

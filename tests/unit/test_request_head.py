@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from service.probe_paths import PROBE_PATHS
-from service.request_head import MAX_HEAD_BYTES, Head, asks_for_probe, head_of, is_whole
+from service.server.request_head import MAX_HEAD_BYTES, Head, asks_for_probe, head_of, is_whole
 
 
 @pytest.mark.parametrize("path", sorted(PROBE_PATHS))

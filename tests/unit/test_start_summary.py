@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from service.server.start_summary import start_summary
 from service.settings import Settings
-from service.start_summary import start_summary
 
 
 def test_the_start_tells_what_is_served_and_within_which_limits():

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from service.gunicorn_worker import Worker
-from service.succession import Relief, Succession, kept, place
+from service.server.succession import Relief, Succession, kept, place
+from service.server.worker import Worker
 
 
 def process(state: str) -> Succession:

@@ -10,6 +10,7 @@ export const REASONS = {
   tokens: "token budget used up",
   latency: "oldest row had waited its time",
   idle: "worker was free",
+  enough: "more rows would make none cheaper",
   drain: "service is stopping",
 };
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from service.request_head import asks_for_probe
+from service.server.request_head import asks_for_probe
 
 
 class Way(StrEnum):

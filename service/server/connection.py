@@ -9,9 +9,9 @@ from typing import Any
 
 from gunicorn.workers.gthread import TConn
 
-from service.overload import Place, Way
-from service.request_head import MAX_HEAD_BYTES
-from service.unread_body import rest_of_body
+from service.server.overload import Place, Way
+from service.server.request_head import MAX_HEAD_BYTES
+from service.server.unread_body import rest_of_body
 
 # How much is read of a connection that was answered for the last time, so that the answer is not lost to a reset.
 LINGER_BYTES = 64 * 1024 * 1024

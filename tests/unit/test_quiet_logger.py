@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from gunicorn.config import Config
 
-from service.gunicorn_logger import QuietLogger
+from service.server.logger import QuietLogger
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from service.gunicorn_problem import refusal, status_of
-from service.request_head import Head
+from service.server.refusal import refusal, status_of
+from service.server.request_head import Head
 
 
 def parts(data: bytes) -> tuple[str, dict[str, str], bytes]:

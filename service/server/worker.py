@@ -13,8 +13,8 @@ What it changes, and why:
   the kernel has completed are answered. gunicorn's master closes its listening sockets at SIGTERM, but each worker
   keeps its copy open without accepting from it, and the kernel resets what waits there when the worker ends: a client
   cannot tell that from a request that was lost half way.
-* While it loads, new connections are left to the processes that serve already, see `service.succession`; and when it
-  is told to stop because another one serves, requests that still come on its connections are answered.
+* While it loads, new connections are left to the processes that serve already, see `service.server.succession`; and
+  when it is told to stop because another one serves, requests that still come on its connections are answered.
 * What is no HTTP request is answered in the same form as every other error.
 """
 
@@ -36,16 +36,16 @@ from typing import Any
 from gunicorn.http.errors import ConfigurationProblem, UnsupportedTransferCoding
 from gunicorn.workers.gthread import ThreadWorker
 
-from service.closing_listeners import is_held_by, let_nobody_else_in
-from service.gunicorn_connection import Connection
-from service.gunicorn_problem import Captured, Muted, refusal, status_of
 from service.logs import log_request
 from service.methods import method_label
-from service.overload import Overload, Place, Way
-from service.request_head import head_of, is_whole
+from service.server.closing_listeners import is_held_by, let_nobody_else_in
+from service.server.connection import Connection
+from service.server.overload import Overload, Place, Way
+from service.server.refusal import Captured, Muted, refusal, status_of
+from service.server.request_head import head_of, is_whole
+from service.server.succession import Succession
+from service.server.unread_body import WORTH_READING_BYTES, bytes_at_hand, rest_of_body
 from service.settings import SPARE_THREADS
-from service.succession import Succession
-from service.unread_body import WORTH_READING_BYTES, bytes_at_hand, rest_of_body
 from service.wsgi_environ import ACCEPTED, AHEAD, ARRIVED_AT
 
 # How long a connection that was answered for the last time is read on, so that the answer is not lost to a reset.

@@ -9,8 +9,8 @@ from http import HTTPStatus
 import orjson
 
 from service.protocol_paths import is_of_protocol
-from service.request_head import Head
 from service.request_id import accepted_id, new_id
+from service.server.request_head import Head
 
 _DETAILS = {
     404: "there is nothing at this path",

@@ -1,0 +1,1 @@
+"""One module for each comparison: `NAME`, `TITLE`, `measure(scale)`, `draw(rows)` and `says(rows)`, what they show."""

@@ -1,0 +1,73 @@
+"""BATCH_POLICY over loads: leaving when the worker is free, against waiting a fixed time."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from itertools import product
+
+from charts import figure_of, lines, logarithmic, series
+from matplotlib.figure import Figure
+from trials import Row, median_of, serving
+
+from comparisons.capacity import capacity_of
+from comparisons.scale import Scale
+
+NAME = "policy_by_load"
+TITLE = "BATCH_POLICY by load, dense model, Poisson arrivals"
+
+EAGER = "eager"
+# Of a percentile in a short run on a machine that does other things too.
+NOISE = 1.1
+
+
+def measure(scale: Scale) -> list[Row]:
+    capacity = capacity_of("dense", scale)
+    variants = {EAGER: {"batch_policy": "eager"}} | {
+        f"window, {window_ms:g} ms": {"batch_policy": "window", "max_batch_latency_ms": window_ms}
+        for window_ms in scale.windows_ms
+    }
+    found: dict[tuple[str, float], list[Row]] = {(variant, load): [] for variant in variants for load in scale.loads}
+    with ExitStack() as servers:
+        # All at once, and asked in turns: what else this machine does meanwhile then happens to each of them.
+        trials = {
+            variant: servers.enter_context(serving("dense", variant, scale.duration_s, max_batch_size=32, **settings))
+            for variant, settings in variants.items()
+        }
+        for _, load, variant in product(range(scale.rounds), scale.loads, variants):
+            found[variant, load].append(trials[variant].poisson(capacity * load, f"{load:.0%} load", load * 100))
+    return [median_of(rows) for rows in found.values()]
+
+
+def draw(rows: list[Row]) -> Figure:
+    figure, panels = figure_of(TITLE, 4)
+    for axes, what, label in zip(
+        panels,
+        ("p50_ms", "p99_ms", "cpu_ms_per_request", "mean_batch_size"),
+        ("median latency, ms", "p99 latency, ms", "server CPU per request, ms", "mean batch size, rows"),
+        strict=True,
+    ):
+        lines(axes, series(rows, "variant", what), "load, % of the capacity", label)
+        if what.endswith("_ms"):
+            logarithmic(axes)
+    return figure
+
+
+def says(rows: list[Row]) -> str:
+    windows = [row for row in rows if row.variant != EAGER]
+    eager = {row.x: row for row in rows if row.variant == EAGER}
+    worse = [
+        f"{name} at {row.x:.0f} % ({getattr(eager[row.x], what):.1f} against {getattr(row, what):.1f} ms with "
+        f"{row.variant})"
+        for row in windows
+        for name, what in (("p50", "p50_ms"), ("p99", "p99_ms"))
+        if getattr(eager[row.x], what) > NOISE * getattr(row, what)
+    ]
+    low = min(eager)
+    window = min((row for row in windows if row.x == low), key=lambda row: row.p50_ms)
+    head = (
+        f"At {low:.0f} % load eager has a median of {eager[low].p50_ms:.1f} ms, the best window {window.p50_ms:.1f} ms "
+        f"({eager[low].cpu_ms_per_request:.2f} against {window.cpu_ms_per_request:.2f} ms of CPU per request). "
+    )
+    if not worse:
+        return f"{head}At no load has any window a p50 or p99 that is better by more than {NOISE - 1:.0%}."
+    return f"{head}Eager is worse by more than {NOISE - 1:.0%} in: {'; '.join(worse)}."

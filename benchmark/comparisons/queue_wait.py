@@ -1,0 +1,49 @@
+"""MAX_BATCH_LATENCY_MS from 0 to 50, with the policy that waits it out."""
+
+from __future__ import annotations
+
+from charts import figure_of, lines, series
+from matplotlib.figure import Figure
+from trials import Row, serving
+
+from comparisons.scale import Scale
+
+NAME = "queue_wait_comparison"
+TITLE = "MAX_BATCH_LATENCY_MS, dense model, BATCH_POLICY=window"
+
+# Few callers can do nothing while they wait; many fill a batch before the wait is over.
+CALLERS = (8, 64)
+
+
+def measure(scale: Scale) -> list[Row]:
+    rows = []
+    for wait_ms in scale.waits_ms:
+        settings = {"max_batch_latency_ms": wait_ms, "batch_policy": "window", "max_batch_size": 32}
+        with serving("dense", f"{wait_ms:g} ms", scale.duration_s, **settings) as trial:
+            rows += [trial.closed(callers, wait_ms) for callers in CALLERS]
+    return rows
+
+
+def draw(rows: list[Row]) -> Figure:
+    figure, panels = figure_of(TITLE, 3)
+    for axes, what, label in zip(
+        panels,
+        ("requests_per_s", "p99_ms", "mean_batch_size"),
+        ("throughput, requests/s", "p99 latency, ms", "mean batch size, rows"),
+        strict=True,
+    ):
+        lines(axes, series(rows, "load", what), "MAX_BATCH_LATENCY_MS", label)
+    return figure
+
+
+def says(rows: list[Row]) -> str:
+    told = []
+    for callers in CALLERS:
+        own = [row for row in rows if row.load == f"{callers} callers"]
+        best, last = max(own, key=lambda row: row.requests_per_s), own[-1]
+        told.append(
+            f"with {callers} callers {best.x:g} ms gives most ({best.requests_per_s:.0f} requests/s), and {last.x:g} "
+            f"ms gives {last.requests_per_s / best.requests_per_s:.2f} times that (p99 {last.p99_ms:.0f} against "
+            f"{best.p99_ms:.0f} ms)"
+        )
+    return f"{'; '.join(told)}.".capitalize()

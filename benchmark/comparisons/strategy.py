@@ -1,0 +1,60 @@
+"""Batches that leave as soon as it makes sense, against batches that wait until they are full."""
+
+from __future__ import annotations
+
+from charts import figure_of, lines, logarithmic, series
+from matplotlib.figure import Figure
+from trials import Row, serving
+
+from comparisons.capacity import capacity_of
+from comparisons.scale import Scale
+
+NAME = "batching_strategy_comparison"
+TITLE = "Dynamic against static batches, dense model, Poisson arrivals"
+
+LOADS = (0.1, 0.4, 0.7)
+
+# What ends the wait of a static batch that never fills, or the last requests would wait for ever.
+_STATIC_WAIT_MS = 1000
+_VARIANTS = {
+    "dynamic": {"max_batch_size": 32, "batch_policy": "eager"},
+    "static, 8 rows": {"max_batch_size": 8, "max_batch_latency_ms": _STATIC_WAIT_MS, "batch_policy": "window"},
+    "static, 32 rows": {"max_batch_size": 32, "max_batch_latency_ms": _STATIC_WAIT_MS, "batch_policy": "window"},
+}
+
+
+def measure(scale: Scale) -> list[Row]:
+    capacity = capacity_of("dense", scale)
+    rows = []
+    for variant, settings in _VARIANTS.items():
+        with serving("dense", variant, scale.duration_s, **settings) as trial:
+            rows += [trial.poisson(capacity * load, f"{load:.0%} load", load * 100) for load in LOADS]
+    return rows
+
+
+def draw(rows: list[Row]) -> Figure:
+    figure, panels = figure_of(TITLE, 3)
+    for axes, what, label in zip(
+        panels,
+        ("p50_ms", "p99_ms", "mean_batch_size"),
+        ("median latency, ms", "p99 latency, ms", "mean batch size, rows"),
+        strict=True,
+    ):
+        lines(axes, series(rows, "variant", what), "load, % of the capacity", label)
+        if what.endswith("_ms"):
+            logarithmic(axes)
+    return figure
+
+
+def says(rows: list[Row]) -> str:
+    low, high = LOADS[0] * 100, LOADS[-1] * 100
+    at = {(row.variant, row.x): row for row in rows}
+    told = []
+    for load in (low, high):
+        static, dynamic = at["static, 32 rows", load], at["dynamic", load]
+        told.append(
+            f"at {load:.0f} % load the median latency is {static.p50_ms:.1f} ms where a batch waits for 32 rows and "
+            f"{dynamic.p50_ms:.1f} ms with dynamic batches, and a request costs {static.cpu_ms_per_request:.2f} and "
+            f"{dynamic.cpu_ms_per_request:.2f} ms of CPU time"
+        )
+    return f"Measured {'; '.join(told)}: full batches can save CPU time, and cost waiting."

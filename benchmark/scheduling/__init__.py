@@ -1,0 +1,1 @@
+"""What `compare_schedulers.py` is made of."""

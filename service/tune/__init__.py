@@ -1,0 +1,1 @@
+"""Settings for a model, from what was measured of it."""

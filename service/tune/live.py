@@ -1,0 +1,73 @@
+"""What a running service has measured of itself, read from outside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from service.bench.client import Client
+from service.bench.errors import BenchError
+from service.bench.scraped import Scrape
+from service.tune.advice import HTTP_S
+from service.tune.curve import Curve
+
+# A size with fewer batches than this tells more of chance than of the model.
+_LEAST_BATCHES = 5
+
+_NANOSECONDS = 1e9
+
+
+class NothingMeasured(BenchError):
+    """The service has not run enough batches for any advice, or does not show them."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFigures:
+    """Since the service was started. `request_s`: what a request costs beside the model."""
+
+    model: str
+    curve: Curve
+    counted: Scrape
+    request_s: float
+
+
+def live_figures(client: Client, model: str | None = None) -> LiveFigures:
+    """Of `model`, or of the one that has run the most rows. Raises NothingMeasured."""
+    stats = [entry for entry in _stats(client) if model in (None, entry["name"])]
+    if not stats:
+        raise NothingMeasured("the service has no such model loaded")
+    busiest = max(stats, key=lambda entry: entry["inference_count"])
+    times_s = {
+        batches["batch_size"]: batches["compute_infer"]["ns"] / batches["compute_infer"]["count"] / _NANOSECONDS
+        for batches in busiest["batch_stats"]
+        if batches["compute_infer"]["count"] >= _LEAST_BATCHES
+    }
+    if not times_s:
+        raise NothingMeasured(
+            f"no batch size has run {_LEAST_BATCHES} times yet: ask again when there was some traffic"
+        )
+    return LiveFigures(busiest["name"], Curve.of(times_s), _scrape(client), _beside_the_model_s(busiest))
+
+
+def _stats(client: Client) -> list[dict[str, Any]]:
+    outcome, content = client.get("/v2/models/stats")
+    if outcome != "200":
+        raise NothingMeasured(f"/v2/models/stats ends with {outcome}: is this a Jitney, and is a --header needed?")
+    found: list[dict[str, Any]] = orjson.loads(content)["model_stats"]
+    return found
+
+
+def _scrape(client: Client) -> Scrape:
+    outcome, content = client.get("/metrics")
+    if outcome != "200":
+        raise NothingMeasured(f"/metrics ends with {outcome}: METRICS_KEY needs a --header")
+    return Scrape.parse(content.decode())
+
+
+def _beside_the_model_s(entry: dict[str, Any]) -> float:
+    stats = entry["inference_stats"]
+    requests: int = stats["success"]["count"]
+    spent_ns: int = stats["compute_input"]["ns"] + stats["compute_output"]["ns"]
+    return HTTP_S + spent_ns / max(1, requests) / _NANOSECONDS

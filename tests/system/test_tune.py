@@ -1,0 +1,124 @@
+"""`jitney tune` with real servers of its own, and with a running one."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+
+import pytest
+from click.testing import CliRunner, Result
+
+from service.batching.policy import BatchPolicy
+from service.bench.bodies import json_body
+from service.bench.own_server import ServerFailed, own_server
+from service.cli import main
+from service.tune.advice import Advice
+from service.tune.check import MOST_ATTEMPTS, attempts
+from service.tune.curve import Curve
+
+pytestmark = pytest.mark.system
+
+SLEEP = 3
+
+
+@pytest.fixture
+def model(tmp_path, monkeypatch):
+    """A linear regression in a file; the service would refuse it without ALLOW_PICKLE."""
+    import joblib
+    import numpy as np
+    from sklearn.linear_model import LinearRegression
+
+    joblib.dump(LinearRegression().fit(np.eye(4), np.arange(4)), tmp_path / "m.joblib")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ALLOW_PICKLE", "true")
+    return tmp_path / "m.joblib"
+
+
+def tune(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["tune", *arguments])
+
+
+def test_what_is_recommended_for_a_model_keeps_the_latency_under_its_own_load(model, tmp_path):
+    (tmp_path / ".env").write_text("API_KEYS=not-for-this-one\nBATCH_SIZE_BUCKETS=3,5\nMAX_BATCH_SIZE=5\n")
+    written = ["--env", str(tmp_path / "new.env"), "--chart", str(tmp_path / "chart.svg")]
+    result = tune(str(model), "--slo-ms", "5000", "--duration", "1", "--json", *written)
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert [point["rows"] for point in told["curve"]] == [1, 2, 4, 8, 16, 32, 64]
+    assert told["checks"][-1]["kept"]
+    assert told["checks"][-1]["latency_ms"]["p99"] <= 5000
+    assert told["checks"][-1]["wrong_answers"] == 0
+    assert f"MAX_BATCH_SIZE={told['settings']['MAX_BATCH_SIZE']}\n" in (tmp_path / "new.env").read_text()
+    assert (tmp_path / "chart.svg").read_text().startswith("<?xml")
+    assert "kept." in result.stderr
+
+
+def test_a_model_that_cannot_be_served_is_told_with_the_servers_own_words(tmp_path):
+    (tmp_path / "m.onnx").write_bytes(b"no model")
+    result = tune(str(tmp_path / "m.onnx"), "--duration", "1")
+    assert result.exit_code == 1
+    assert "the server has ended" in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_a_server_that_is_not_ready_in_time_is_given_up(model):
+    with pytest.raises(ServerFailed, match="not ready after 0 s"), own_server({"MODEL_PATH": model}, start_limit_s=0):
+        raise AssertionError
+
+
+def test_what_misses_is_stepped_down_until_it_holds_or_nothing_is_left(start):
+    server = start(MAX_BATCH_SIZE=8)
+    bodies = [json_body({"instances": [[SLEEP, 30]]})]
+    advice = Advice(8, 1.0, BatchPolicy.EAGER, 72, 60.0, 5.0)
+    seen: list[dict[str, str]] = []
+
+    def same_server(settings):
+        seen.append(dict(settings))
+        return nullcontext(server.url)
+
+    def tried(slo_ms: float):
+        curve = Curve.of({1: 0.03, 8: 0.03})
+        return list(
+            attempts(advice, curve, slo_ms, bodies, same_server, duration_s=0.3, say=lambda _message, _fraction: None)
+        )
+
+    missed = tried(slo_ms=10)
+    assert [attempt.kept for attempt in missed] == [False] * MOST_ATTEMPTS
+    rates = [attempt.advice.requests_per_s for attempt in missed]
+    assert rates == sorted(rates, reverse=True)
+    assert rates[1] < rates[0]
+    assert [attempt.advice.max_batch_size for attempt in missed] == [8, 4, 2, 1, 1, 1]
+    assert [settings["MAX_BATCH_SIZE"] for settings in seen] == ["8", "4", "2", "1", "1", "1"]
+    assert [attempt.kept for attempt in tried(slo_ms=20_000)] == [True]
+
+
+def test_a_running_service_gives_advice_from_its_own_measurements(start, tmp_path):
+    server = start()
+    assert "ask again" in tune("--url", server.url).stderr
+    for _ in range(6):
+        for rows in (1, 4, 16):
+            server.predict(*[[0, number] for number in range(rows)])
+    result = tune("--url", server.url, "--json", "--env", str(tmp_path / "new.env"))
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert {1, 4, 16} <= {point["rows"] for point in told["curve"]}
+    assert told["checks"] == []
+    assert "scripted, by its own measurements" in result.stderr
+    assert "expected p99" in (tmp_path / "new.env").read_text()
+    assert "no such model" in tune("--url", server.url, "--name", "another").stderr
+
+
+def test_a_service_that_shows_nothing_is_told(start):
+    assert "METRICS_KEY" in "".join(tune("--url", busy(start(METRICS_KEY="a-key-for-it")).url).stderr)
+    assert "refused" in tune("--url", "http://127.0.0.1:9").stderr
+
+
+def busy(server):
+    for _ in range(6):
+        server.predict([0, 1])
+    return server
+
+
+@pytest.mark.parametrize("arguments", [[], ["somewhere"], ["--url", "http://127.0.0.1:9", "--slo-ms", "0"]])
+def test_options_that_make_no_sense_are_refused(arguments):
+    assert tune(*arguments).exit_code == 2
