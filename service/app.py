@@ -16,7 +16,7 @@ from service.http.routes import blueprint
 from service.metrics.batches import BatchMetrics
 from service.metrics.http import HttpMetrics
 from service.runtime import Runtime
-from service.settings import Settings, TracingMode, load_settings
+from service.settings import Settings, SettingsError, TracingMode, load_settings
 
 if TYPE_CHECKING:
     from service.tracing.tracing import Tracing
@@ -88,7 +88,10 @@ def _traced(app: Flask, settings: Settings) -> Tracing | None:
     if settings.tracing is TracingMode.OFF:
         return None
     # Not at the top: nothing of it is to be loaded unless it is switched on.
-    from service.http.traced import TracedRequests
+    try:
+        from service.http.traced import TracedRequests
+    except ValueError as error:  # the library looks for its propagators when it is imported
+        raise SettingsError(f"TRACING=otel cannot begin with this OTEL_PROPAGATORS: {error}") from error
     from service.tracing.exporters import exporters, is_disabled
     from service.tracing.tracers import is_set_by_program
     from service.tracing.tracing import Tracing

@@ -23,6 +23,7 @@ from __future__ import annotations
 import os
 import selectors
 import socket
+import sys
 import threading
 import time
 from collections import deque
@@ -33,6 +34,7 @@ from functools import partial
 from types import FrameType, SimpleNamespace
 from typing import Any
 
+from gunicorn.arbiter import Arbiter
 from gunicorn.http.errors import ConfigurationProblem, UnsupportedTransferCoding
 from gunicorn.workers.gthread import ThreadWorker
 
@@ -45,7 +47,7 @@ from service.server.refusal import Captured, Muted, refusal, status_of
 from service.server.request_head import head_of, is_whole
 from service.server.succession import Succession
 from service.server.unread_body import WORTH_READING_BYTES, bytes_at_hand, rest_of_body
-from service.settings import SPARE_THREADS
+from service.settings import SPARE_THREADS, SettingsError
 from service.wsgi_environ import ACCEPTED, AHEAD, ARRIVED_AT
 
 # How long a connection that was answered for the last time is read on, so that the answer is not lost to a reset.
@@ -281,6 +283,14 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         conn.close()
 
     # Requests.
+
+    def init_process(self) -> None:
+        """All of a process's life. Settings that only it could judge end it with a message as the master's own do."""
+        try:
+            super().init_process()
+        except SettingsError as error:
+            self.log.critical("wrong settings: %s", error)
+            sys.exit(Arbiter.WORKER_BOOT_ERROR)
 
     def load_wsgi(self) -> None:
         """Load the app, and put around it what only the worker knows of a request."""
