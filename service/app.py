@@ -68,10 +68,12 @@ def _install(app: Flask, settings: Settings, model_handle: ModelHandle | None, *
     tracing = _traced(app, settings)
     runtime = Runtime(settings, batch_metrics, model_handle, tracing)
     app.extensions["jitney"] = runtime
+    http_metrics = HttpMetrics(app, registry, batch_metrics.refresh)
+    runtime.count_unseen = http_metrics.count_unseen
     Hooks(
         runtime,
         settings,
-        HttpMetrics(app, registry, batch_metrics.refresh),
+        http_metrics,
         whole_app=whole_app,
         front_page=status.status_page if settings.status_page else None,
     ).register(app)

@@ -256,8 +256,12 @@ def _limit_waiting(worker: Any, here: list[Any]) -> None:
         patience_s=max(runtime.settings.request_timeout_ms for runtime in here) / 1000,
     )
     worker.limit_waiting(overload)
-    from service.metrics.waiting import show_waiting  # not at the top: the master must not load the client library
+    # Not at the top: the master must not load the client library.
+    from service.metrics.families import counts_are_shared
+    from service.metrics.waiting import show_waiting
 
+    # Where counts are shared, one count is in all the pages already.
+    worker.count_unseen_with([runtime.count_unseen for runtime in (here[:1] if counts_are_shared() else here)])
     for runtime in here:
         show_waiting(runtime.metrics.registry, lambda: worker.waiting)
 

@@ -27,7 +27,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -81,6 +81,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         self._main: set[Connection] = set()  # those of them that the main threads are not done with
         self._half: dict[Connection, float] = {}  # heads that are not whole -> when they are given up, in this order
         self._overload: Overload | None = None
+        self._count_unseen: Sequence[Callable[[str, int, float], None]] = ()
         self._look_at = 0.0
         self._lingering: deque[tuple[float, Connection]] = deque()
         self._on_thread = threading.local()
@@ -99,6 +100,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     def limit_waiting(self, overload: Overload) -> None:
         """Refuse what is beyond a limit, from now on; the app must refuse, or answer, all that has `AHEAD`."""
         self._overload = overload
+
+    def count_unseen_with(self, counters: Sequence[Callable[[str, int, float], None]]) -> None:
+        """Tell these from now on the method, status and seconds of what is answered here and not by the app."""
+        self._count_unseen = counters
 
     @property
     def _patience_s(self) -> float:
@@ -352,11 +357,14 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         """
         head = head_of(arrived)
         answer = refusal(status, head, os.environ.get("SCRIPT_NAME", ""))
+        method, took_s = method_label(head.method), time.monotonic() - conn.arrived_at
+        for count in self._count_unseen:
+            count(method, status, took_s)
         log_request(
-            method=method_label(head.method),
+            method=method,
             route="unmatched",
             status=status,
-            duration_ms=(time.monotonic() - conn.arrived_at) * 1000,
+            duration_ms=took_s * 1000,
             request_id=answer.request_id,
             client=addr[0] if isinstance(addr, tuple) else None,
             problem=f"{answer.title} ({cause})" if cause else answer.title,

@@ -46,6 +46,7 @@ def test_what_is_no_request_has_one_line_with_nothing_of_what_was_sent(start, se
     with socket.create_connection((host, int(port)), timeout=10) as client:
         client.sendall(sent)
         assert client.recv(4096).startswith(f"HTTP/1.1 {status} ".encode())
+    assert f'route="unmatched",status="{status}"}} 1.0' in server.get("/metrics").text
     assert server.stop() == 0
     assert "secret" not in server.text()
     (line,) = [json.loads(line) for line in server.text().splitlines() if '"client"' in line]
