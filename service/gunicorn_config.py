@@ -218,6 +218,8 @@ def post_worker_init(worker: Any) -> None:
         # In this order a request that finds the service draining is answered on a connection that closes.
         if callable(previous):
             previous(number, frame)
+        if getattr(worker, "is_relieved", False):
+            return  # the service is as ready as before, and who asks on a kept connection is to hear that
         for runtime in here:
             runtime.begin_drain()
 

@@ -101,6 +101,11 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         """Refuse what is beyond a limit, from now on; the app must refuse, or answer, all that has `AHEAD`."""
         self._overload = overload
 
+    @property
+    def is_relieved(self) -> bool:
+        """Whether this process stops, and the service does not: what still comes here is answered as ever."""
+        return self._is_relieved
+
     def count_unseen_with(self, counters: Sequence[Callable[[str, int, float], None]]) -> None:
         """Tell these from now on the method, status and seconds of what is answered here and not by the app."""
         self._count_unseen = counters

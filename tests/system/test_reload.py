@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import requests
 
 from benchmark.endurance.client import Client, End
 
@@ -88,6 +89,17 @@ def test_while_the_new_process_loads_the_old_one_is_ready_and_live(start):
         statuses |= {server.get("/healthz").status_code, server.get("/livez").status_code}
         time.sleep(0.02)
     assert statuses == {200}
+
+
+def test_a_reload_makes_the_service_unready_for_nobody_on_a_kept_connection_either(start):
+    server = start()
+    statuses: Counter = Counter()
+    with requests.Session() as session:
+        server.process.send_signal(signal.SIGHUP)
+        while exits(server) == 0:
+            statuses[session.get(server.url + "/healthz", timeout=10).status_code] += 1
+            time.sleep(0.01)
+    assert statuses.keys() == {200}
 
 
 @pytest.mark.parametrize("ends_process", ["true", "false"])
