@@ -16,7 +16,7 @@ from service.http.routes import blueprint
 from service.metrics.batches import BatchMetrics
 from service.metrics.http import HttpMetrics
 from service.runtime import Runtime
-from service.settings import Settings, TracingMode, load_settings
+from service.settings import Settings, SettingsError, TracingMode, load_settings
 
 if TYPE_CHECKING:
     from service.tracing.tracing import Tracing
@@ -68,10 +68,12 @@ def _install(app: Flask, settings: Settings, model_handle: ModelHandle | None, *
     tracing = _traced(app, settings)
     runtime = Runtime(settings, batch_metrics, model_handle, tracing)
     app.extensions["jitney"] = runtime
+    http_metrics = HttpMetrics(app, registry, batch_metrics.refresh)
+    runtime.count_unseen = http_metrics.count_unseen
     Hooks(
         runtime,
         settings,
-        HttpMetrics(app, registry, batch_metrics.refresh),
+        http_metrics,
         whole_app=whole_app,
         front_page=status.status_page if settings.status_page else None,
     ).register(app)
@@ -88,7 +90,10 @@ def _traced(app: Flask, settings: Settings) -> Tracing | None:
     if settings.tracing is TracingMode.OFF:
         return None
     # Not at the top: nothing of it is to be loaded unless it is switched on.
-    from service.http.traced import TracedRequests
+    try:
+        from service.http.traced import TracedRequests
+    except ValueError as error:  # the library looks for its propagators when it is imported
+        raise SettingsError(f"TRACING=otel cannot begin with this OTEL_PROPAGATORS: {error}") from error
     from service.tracing.exporters import exporters, is_disabled
     from service.tracing.tracers import is_set_by_program
     from service.tracing.tracing import Tracing

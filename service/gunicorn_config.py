@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -20,6 +21,7 @@ from loaders.devices import cpu_count
 from service.cpu_threads import POOL_VARIABLES, size_thread_pools
 from service.logs import log_config, log_fields
 from service.metrics import directory
+from service.server.failed_starts import FailedStarts
 from service.server.open_files import allow_open_files
 from service.server.overload import Overload
 from service.server.start_summary import start_summary
@@ -93,7 +95,7 @@ def on_starting(server: Any) -> None:
     for doubt in _doubts:
         server.log.warning("%s", doubt)
     for address in server.cfg.address:
-        if isinstance(address, tuple) and "LISTEN_FDS" not in os.environ and not _is_free(address):
+        if isinstance(address, tuple) and not _is_handed_over() and not _is_free(address):
             sys.exit(f"jitney: {address[0]}:{address[1]} is in use or not an address of this machine (BIND, --bind)")
     if server.cfg.preload_app:
         sys.exit("jitney: preload_app cannot work: neither threads nor CUDA survive a fork; start without --preload")
@@ -113,9 +115,23 @@ def on_starting(server: Any) -> None:
     log_fields(logging.getLogger("jitney"), logging.INFO, message, fields)
 
 
+def on_reload(server: Any) -> None:
+    """SIGHUP: gunicorn has read its configuration anew, and with it what the start had found possible."""
+    _make_files_suffice(server)
+
+
 def when_ready(server: Any) -> None:
     """The master listens, and has made no process yet."""
     Relief(server)
+    FailedStarts(server)
+    _make_replaceable(server)
+
+
+def _make_replaceable(server: Any) -> None:
+    """On SIGUSR2 gunicorn starts anew the file that was run; after `python -m` its neighbours would hide `http`."""
+    python, program, *arguments = server.START_CTX["args"]
+    if Path(program).name == "__main__.py":
+        server.START_CTX["args"] = [python, "-m", "gunicorn", *arguments]
 
 
 def _prepare_several(server: Any) -> None:
@@ -172,6 +188,11 @@ def _make_files_suffice(server: Any) -> None:
         )
 
 
+def _is_handed_over() -> bool:
+    """Whether the listening sockets are there already: from systemd, or from the master that this one is to replace."""
+    return "LISTEN_FDS" in os.environ or "GUNICORN_FD" in os.environ
+
+
 def _is_free(address: tuple[str, int]) -> bool:
     """Whether a server could listen there; gunicorn itself tries for five seconds before it says so."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
@@ -197,6 +218,8 @@ def post_worker_init(worker: Any) -> None:
         # In this order a request that finds the service draining is answered on a connection that closes.
         if callable(previous):
             previous(number, frame)
+        if getattr(worker, "is_relieved", False):
+            return  # the service is as ready as before, and who asks on a kept connection is to hear that
         for runtime in here:
             runtime.begin_drain()
 
@@ -234,8 +257,12 @@ def _limit_waiting(worker: Any, here: list[Any]) -> None:
         patience_s=max(runtime.settings.request_timeout_ms for runtime in here) / 1000,
     )
     worker.limit_waiting(overload)
-    from service.metrics.waiting import show_waiting  # not at the top: the master must not load the client library
+    # Not at the top: the master must not load the client library.
+    from service.metrics.families import counts_are_shared
+    from service.metrics.waiting import show_waiting
 
+    # Where counts are shared, one count is in all the pages already.
+    worker.count_unseen_with([runtime.count_unseen for runtime in (here[:1] if counts_are_shared() else here)])
     for runtime in here:
         show_waiting(runtime.metrics.registry, lambda: worker.waiting)
 
@@ -262,6 +289,8 @@ def _watch(runtime: Any, log: Any) -> None:
 
 def worker_exit(_server: Any, worker: Any) -> None:
     """The requests are done: stop the worker thread."""
+    # gunicorn's master repeats itself as long as the process is there, and nothing is left that could end sooner.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for watchdog in _watchdogs:
         watchdog.close()
     have_ended = [runtime.close(timeout_s=CLOSE_S) for runtime in runtimes()]

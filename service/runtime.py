@@ -89,6 +89,8 @@ class Runtime:
     In a child process it has not been started, whatever its parent did with it: threads do not survive a fork. `start`
     or the first request starts it anew there; a model that comes from a path is loaded again.
 
+    `count_unseen(method, status, seconds)` is for the server, which answers some requests before the app can see them.
+
     `tracing`: records what runs here, and begins and ends with it; None where nothing is recorded.
     """
 
@@ -105,6 +107,7 @@ class Runtime:
         self.load_error: BaseException | None = None
         self.draining = False
         self.on_fatal: Callable[[str], None] = lambda _reason: None
+        self.count_unseen: Callable[[str, int, float], None] = lambda _method, _status, _seconds: None
         self.recent = RecentBatches()  # made anew at the start
         self._given = model_handle
         self._lock = threading.Lock()  # guards _batcher and _closed

@@ -37,7 +37,7 @@ def gunicorn_values(config: Mapping[str, Any], arguments: Sequence[str], environ
     arguments: gunicorn's options, as they follow `jitney serve --`; they win over GUNICORN_CMD_ARGS in `environ`, and
     that over the module. Raises WrongOptions.
     """
-    given = {**_parsed(shlex.split(environ.get("GUNICORN_CMD_ARGS", ""))), **_parsed(arguments)}
+    given = {**_parsed(_words(environ.get("GUNICORN_CMD_ARGS", ""))), **_parsed(arguments)}
 
     def value(name: str) -> Any:
         return given.get(name, config[name])
@@ -53,6 +53,13 @@ def gunicorn_values(config: Mapping[str, Any], arguments: Sequence[str], environ
         max_requests=value("max_requests"),
         overridden=tuple(sorted(name for name in given if name in config and given[name] != config[name])),
     )
+
+
+def _words(options: str) -> list[str]:
+    try:
+        return shlex.split(options)
+    except ValueError as fault:
+        raise WrongOptions(f"GUNICORN_CMD_ARGS: {str(fault).lower()}") from None
 
 
 def check_gunicorn(values: GunicornValues, own_worker_class: str, environ: Mapping[str, str]) -> Iterator[Finding]:

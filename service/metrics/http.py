@@ -73,7 +73,15 @@ class HttpMetrics(PrometheusMetrics):  # type: ignore[misc]
         rule = request.url_rule
         route = _route(request) if rule is None else rule.rule
         method = method_label(request.method)
-        labels = (method, route, str(response.status_code))
+        self._count(method, route, response.status_code, time.perf_counter() - started_at)
+        return method, route
+
+    def count_unseen(self, method: str, status: int, seconds: float) -> None:
+        """Count what was answered before the app could see it. method: its label."""
+        self._count(method, "unmatched", status, seconds)
+
+    def _count(self, method: str, route: str, status: int, seconds: float) -> None:
+        labels = (method, route, str(status))
         series = self._series.get(labels)
         if series is None:
             # Finding the series of some labels costs more than counting; there is a bounded number of them.
@@ -82,8 +90,7 @@ class HttpMetrics(PrometheusMetrics):  # type: ignore[misc]
         counter, histogram = series
         counter.inc()
         if histogram is not None:
-            histogram.observe(time.perf_counter() - started_at)
-        return method, route
+            histogram.observe(seconds)
 
 
 def _route(request: Request) -> str:

@@ -29,7 +29,9 @@ def let_nobody_else_in(listener: Any) -> None:
 
 
 def is_held_by(pid: int, listener: Any) -> bool:
-    """Whether process `pid` has the socket open; True when that cannot be seen."""
+    """Whether process `pid` has the socket open; True when that cannot be seen, False when it is closed here."""
+    if listener.sock is None:
+        return False
     try:
         wanted = f"socket:[{os.fstat(listener.fileno()).st_ino}]"
         with os.scandir(f"/proc/{pid}/fd") as entries:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -19,6 +20,21 @@ _DETAILS = {
     431: "the headers are more, or one is longer, than is taken here",
     501: "the Transfer-Encoding is none that is taken here; chunked is, and no other",
 }
+
+
+class Muted:
+    """Stands in for the log: what gunicorn says of a request may hold its path, its query or a header.
+
+    access: that of the log itself, which speaks only where somebody has asked for all that.
+    """
+
+    def __init__(self, access: Callable[..., None]) -> None:
+        self.access = access
+
+    def warning(self, *_: object) -> None:
+        """Say nothing."""
+
+    exception = debug = warning
 
 
 class Captured:

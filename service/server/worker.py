@@ -23,17 +23,19 @@ from __future__ import annotations
 import os
 import selectors
 import socket
+import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
-from gunicorn.http.errors import ConfigurationProblem
+from gunicorn.arbiter import Arbiter
+from gunicorn.http.errors import ConfigurationProblem, UnsupportedTransferCoding
 from gunicorn.workers.gthread import ThreadWorker
 
 from service.logs import log_request
@@ -41,11 +43,11 @@ from service.methods import method_label
 from service.server.closing_listeners import is_held_by, let_nobody_else_in
 from service.server.connection import Connection
 from service.server.overload import Overload, Place, Way
-from service.server.refusal import Captured, refusal, status_of
+from service.server.refusal import Captured, Muted, refusal, status_of
 from service.server.request_head import head_of, is_whole
 from service.server.succession import Succession
 from service.server.unread_body import WORTH_READING_BYTES, bytes_at_hand, rest_of_body
-from service.settings import SPARE_THREADS
+from service.settings import SPARE_THREADS, SettingsError
 from service.wsgi_environ import ACCEPTED, AHEAD, ARRIVED_AT
 
 # How long a connection that was answered for the last time is read on, so that the answer is not lost to a reset.
@@ -79,6 +81,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         self._main: set[Connection] = set()  # those of them that the main threads are not done with
         self._half: dict[Connection, float] = {}  # heads that are not whole -> when they are given up, in this order
         self._overload: Overload | None = None
+        self._count_unseen: Sequence[Callable[[str, int, float], None]] = ()
         self._look_at = 0.0
         self._lingering: deque[tuple[float, Connection]] = deque()
         self._on_thread = threading.local()
@@ -97,6 +100,15 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     def limit_waiting(self, overload: Overload) -> None:
         """Refuse what is beyond a limit, from now on; the app must refuse, or answer, all that has `AHEAD`."""
         self._overload = overload
+
+    @property
+    def is_relieved(self) -> bool:
+        """Whether this process stops, and the service does not: what still comes here is answered as ever."""
+        return self._is_relieved
+
+    def count_unseen_with(self, counters: Sequence[Callable[[str, int, float], None]]) -> None:
+        """Tell these from now on the method, status and seconds of what is answered here and not by the app."""
+        self._count_unseen = counters
 
     @property
     def _patience_s(self) -> float:
@@ -282,6 +294,14 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
     # Requests.
 
+    def init_process(self) -> None:
+        """All of a process's life. Settings that only it could judge end it with a message as the master's own do."""
+        try:
+            super().init_process()
+        except SettingsError as error:
+            self.log.critical("wrong settings: %s", error)
+            sys.exit(Arbiter.WORKER_BOOT_ERROR)
+
     def load_wsgi(self) -> None:
         """Load the app, and put around it what only the worker knows of a request."""
         super().load_wsgi()
@@ -324,26 +344,35 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         status = 404  # a path outside the prefix of SCRIPT_NAME
         if not isinstance(exc, ConfigurationProblem):
             page = Captured()
-            super().handle_error(req, page, addr, exc)
+            muted = SimpleNamespace(log=Muted(self.log.access), cfg=self.cfg)
+            ThreadWorker.handle_error(muted, req, page, addr, exc)
             status = status_of(page.written)
-        answer = self._refusal(conn, status, conn.head or b"", addr)
+        if status >= 500 and not isinstance(exc, ConfigurationProblem | UnsupportedTransferCoding):
+            self.log.error("a request failed outside the app", exc_info=exc)
+        answer = self._refusal(conn, status, conn.head or b"", addr, type(exc).__name__)
         try:
             client.sendall(answer)
         except OSError:
             self.log.debug("the client was gone before its error could be sent")
 
-    def _refusal(self, conn: Connection, status: int, arrived: bytes, addr: Any) -> bytes:
-        """The answer to what is no request, of which `arrived` has been seen; logged before anybody can ask for it."""
+    def _refusal(self, conn: Connection, status: int, arrived: bytes, addr: Any, cause: str = "") -> bytes:
+        """The answer to what is no request, of which `arrived` has been seen; logged before anybody can ask for it.
+
+        cause: what the log says beside the status; nothing that the client has sent.
+        """
         head = head_of(arrived)
         answer = refusal(status, head, os.environ.get("SCRIPT_NAME", ""))
+        method, took_s = method_label(head.method), time.monotonic() - conn.arrived_at
+        for count in self._count_unseen:
+            count(method, status, took_s)
         log_request(
-            method=method_label(head.method),
+            method=method,
             route="unmatched",
             status=status,
-            duration_ms=(time.monotonic() - conn.arrived_at) * 1000,
+            duration_ms=took_s * 1000,
             request_id=answer.request_id,
             client=addr[0] if isinstance(addr, tuple) else None,
-            problem=answer.title,
+            problem=f"{answer.title} ({cause})" if cause else answer.title,
         )
         return answer.data
 
@@ -358,12 +387,12 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         super(ThreadWorker, self).handle_quit(sig, frame)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """SIGTERM: the service stops, or, where the master goes on to listen, another process takes over.
+        """SIGTERM: the service stops, or, where somebody goes on to listen, another process takes over.
 
         Whoever stops all processes at once may reach this one first; the master's own signal then follows.
         """
         may_be = not self._hurry and (self.alive or self._is_relieved)
-        self._is_relieved = may_be and self._is_master_listening()
+        self._is_relieved = may_be and (self.succession.shares_listeners or self._is_master_listening())
         super().handle_exit(sig, frame)
 
     def accept_now(self) -> None:
@@ -390,7 +419,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         if self._is_master_listening():
             return
         for listener in self.sockets:
-            let_nobody_else_in(listener)
+            if not self.succession.shares_listeners:  # what is dropped would be dropped for all
+                let_nobody_else_in(listener)
             listener.setblocking(False)
             accepted = -1
             while self.nr_conns > accepted:  # accept() does not say whether there was one

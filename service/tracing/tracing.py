@@ -12,6 +12,7 @@ from opentelemetry.trace import SpanContext, Tracer
 from loaders.handle import ModelHandle
 from service.batching.tickets import BatchInfo
 from service.errors import PredictionFailed
+from service.settings import SettingsError
 from service.tracing.batch_span import record_batch
 from service.tracing.exporters import MakeExporter
 from service.tracing.tracers import Tracers, is_set_by_program, of_our_own, of_program
@@ -35,15 +36,23 @@ class Tracing:
         self._closed = False
 
     def start(self) -> None:
-        """Begin to record; does nothing when that was done before, or after `close`."""
+        """Begin to record; does nothing when that was done before, or after `close`. Raises SettingsError."""
         with self._lock:
             if self._tracers is not None or self._closed:
                 return
             if is_set_by_program():
                 self._tracers = of_program()
             else:
-                self._tracers = of_our_own([make() for make in self._makers])
+                self._tracers = self._own_tracers()
                 atexit.register(self.close)  # under a server that has no hook for its end
+
+    def _own_tracers(self) -> Tracers:
+        try:
+            return of_our_own([make() for make in self._makers])
+        except Exception as error:  # whatever an exporter makes of its variables
+            raise SettingsError(
+                f"TRACING=otel cannot begin with the variables OTEL_... that are set: {error}"
+            ) from error
 
     def close(self, timeout_s: float = FLUSH_S) -> bool:
         """Send what is left and record no more; False when that was not done within `timeout_s` seconds."""

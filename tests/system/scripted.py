@@ -1,12 +1,13 @@
 """An app whose model does what the rows say, for servers under test: `gunicorn -c gunicorn.conf.py scripted:app`.
 
 Each row is [action, value]; the model answers with the value. Actions: 0 echo; 1 raise; 2 raise SystemExit;
-3 sleep for `value` milliseconds, once per batch. `LOAD_S` makes the load take that long; a
-file that holds `die` ends it with SystemExit.
+3 sleep for `value` milliseconds, once per batch. `LOAD_S` makes the load take that long, and
+`HOLD_S` then lets nothing else run for as many seconds; a file that holds `die` ends it with SystemExit.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 
@@ -31,6 +32,7 @@ class ScriptedLoader:
 
     def load(self, path, *, name, version, metadata=None):
         time.sleep(float(os.environ.get("LOAD_S", "0")))
+        ctypes.PyDLL(None).sleep(int(os.environ.get("HOLD_S", "0")))  # a call that keeps the interpreter's lock
         if path.read_bytes() == b"die":
             raise SystemExit("the file asked for it")
         return ModelHandle.from_callable(run, name="scripted", version=version)

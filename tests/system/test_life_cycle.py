@@ -35,12 +35,25 @@ def test_a_load_that_takes_longer_than_gunicorns_timeout_is_not_killed(start):
     assert server.text().count("Booting worker") == 1
 
 
+def test_a_load_that_lets_nothing_else_run_is_not_killed_either(start):
+    server = start("--timeout", "2", LOAD_S=1, HOLD_S=6)
+    assert "WORKER TIMEOUT" not in server.text()
+    assert server.text().count("Booting worker") == 1
+
+
 def test_a_model_that_cannot_be_loaded_ends_the_server_with_a_reason(start):
     server = start(wait=False, MODEL_FORMAT="onnx", MODEL_PATH="/nonexistent/model.onnx")
     assert server.process.wait(60) == 3
     assert "could not be loaded" in server.text()
     assert "model.onnx" in server.text()
     assert "Traceback" not in server.text()
+
+
+def test_however_many_processes_cannot_load_the_model_the_exit_status_is_the_same(start, tmp_path):
+    (tmp_path / "model.bin").write_text("die")
+    server = start(wait=False, WEB_WORKERS=3)
+    assert server.process.wait(60) == 3
+    assert "HaltServer" not in server.text()
 
 
 def test_with_exit_on_load_error_off_the_service_stays_and_says_why(start):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import signal
 import threading
 import time
@@ -12,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import requests
 
 from benchmark.endurance.client import Client, End
 
@@ -88,6 +91,17 @@ def test_while_the_new_process_loads_the_old_one_is_ready_and_live(start):
     assert statuses == {200}
 
 
+def test_a_reload_makes_the_service_unready_for_nobody_on_a_kept_connection_either(start):
+    server = start()
+    statuses: Counter = Counter()
+    with requests.Session() as session:
+        server.process.send_signal(signal.SIGHUP)
+        while exits(server) == 0:
+            statuses[session.get(server.url + "/healthz", timeout=10).status_code] += 1
+            time.sleep(0.01)
+    assert statuses.keys() == {200}
+
+
 @pytest.mark.parametrize("ends_process", ["true", "false"])
 @pytest.mark.parametrize("spoil", [Path.unlink, lambda model: model.write_text("die")], ids=["gone", "dies"])
 def test_a_reload_with_a_model_that_cannot_be_loaded_keeps_the_old_one(start, tmp_path, spoil, ends_process):
@@ -103,6 +117,61 @@ def test_a_reload_with_a_model_that_cannot_be_loaded_keeps_the_old_one(start, tm
     server.process.send_signal(signal.SIGHUP)
     server.wait_until(lambda: exits(server) >= 1)
     assert server.predict([ECHO, 4]).json()["predictions"] == [4]
+
+
+def test_a_reload_of_code_that_cannot_be_imported_keeps_the_old_process(start, tmp_path):
+    (tmp_path / "own.py").write_text("from scripted import app")
+    server = start(app="own:app")
+    (tmp_path / "own.py").write_text("from scripted import no_such_name")
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_until(lambda: "1 others go on to serve, and none is lacking" in server.text())
+    assert server.predict([ECHO, 3]).json()["predictions"] == [3]
+    (tmp_path / "own.py").write_text("from scripted import app  # mended")
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_until(lambda: server.text().count("is ready") == 2)
+    assert server.predict([ECHO, 4]).json()["predictions"] == [4]
+    assert server.stop() == 0
+
+
+def kill_one(server) -> None:
+    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text()
+    os.kill(int(children.split()[0]), signal.SIGKILL)
+
+
+def ask_for_one_more(server) -> None:
+    server.process.send_signal(signal.SIGTTIN)
+
+
+@pytest.mark.parametrize("lose", [kill_one, ask_for_one_more])
+def test_a_process_that_cannot_load_its_model_does_not_end_those_that_serve(start, tmp_path, lose):
+    server = start(WEB_WORKERS=2)
+    server.wait_until(lambda: server.text().count("is ready") == 2)
+    (tmp_path / "model.bin").write_text("die")
+    lose(server)
+    server.wait_until(lambda: "others go on to serve, and the next try is in 10 s" in server.text())
+    assert [server.predict([ECHO, value]).json()["predictions"] for value in range(8)] == [
+        [value] for value in range(8)
+    ]
+    (tmp_path / "model.bin").write_text("whole")
+    server.wait_until(lambda: server.text().count("is ready") == 3)
+    assert server.stop() == 0
+
+
+def test_a_process_that_ends_while_it_loads_hears_the_masters_repeated_signals(start):
+    server = start(LOAD_S=3)
+    for turn in (2, 3):
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_until(lambda turn=turn: boots(server) == turn)
+    server.wait_until(lambda: server.text().count("is ready") == 2 and exits(server) == 2)
+    assert server.stop() == 0
+    assert "Exception" not in server.text()
+
+
+def test_a_reload_minds_how_many_files_may_be_open(start):
+    server = start()
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (400, 400))
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_until(lambda: "144 connections at a time" in server.text(), guard_s=10)
 
 
 def test_a_stop_in_the_middle_of_a_reload_ends_old_and_new(start):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 
 import pytest
 
@@ -29,6 +30,28 @@ def test_every_line_is_an_object_and_every_request_has_one(start, tmp_path):
     (began,) = [entry for entry in entries if "max_batch_size" in entry]
     assert (began["message"], began["batch_policy"]) == (f"serving {tmp_path / 'model.bin'}", "eager")
     assert any("did you mean MAX_BATCH_SIZE?" in entry["message"] for entry in entries)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "problem"),
+    [
+        (b"GET /secret?secret HTTP/1.1\r\nExpect: secret\r\n\r\n", 417, "Expectation Failed (ExpectationFailed)"),
+        (b"GET /secret HTTP/1.1\r\nsecret head: secret\r\n\r\n", 400, "Bad Request (InvalidHeaderName)"),
+        (b"POST /secret HTTP/1.1\r\nContent-Length: secret\r\n\r\n", 400, "Bad Request (InvalidHeader)"),
+    ],
+)
+def test_what_is_no_request_has_one_line_with_nothing_of_what_was_sent(start, sent, status, problem):
+    server = start()
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as client:
+        client.sendall(sent)
+        assert client.recv(4096).startswith(f"HTTP/1.1 {status} ".encode())
+    assert f'route="unmatched",status="{status}"}} 1.0' in server.get("/metrics").text
+    assert server.stop() == 0
+    assert "secret" not in server.text()
+    (line,) = [json.loads(line) for line in server.text().splitlines() if '"client"' in line]
+    assert (line["status"], line["problem"], line["route"]) == (status, problem, "unmatched")
+    assert "Invalid" not in server.text().replace(line["problem"], "")
 
 
 def test_for_people_a_request_is_a_line_too(start):

@@ -92,3 +92,20 @@ def ask(server: Server, number: float) -> int:
     headers = {"traceparent": f"00-{trace}-{caller}-01"}
     body = {"instances": [[number]]}
     return requests.post(server.url + "/predict", json=body, headers=headers, timeout=30).status_code
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({"OTEL_BSP_SCHEDULE_DELAY": "-1"}, "schedule_delay_millis must be positive"),
+        ({"OTEL_SPAN_LINK_COUNT_LIMIT": "many"}, "OTEL_SPAN_LINK_COUNT_LIMIT must be a non-negative integer"),
+        ({"OTEL_PROPAGATORS": "bogus"}, "OTEL_PROPAGATORS: Propagator bogus not found"),
+        ({"OTEL_TRACES_EXPORTER": "bogus"}, "OTEL_TRACES_EXPORTER='bogus'"),
+    ],
+)
+def test_a_variable_that_tracing_cannot_begin_with_ends_the_start_with_a_reason(start: Start, variables, told) -> None:
+    server = start(wait=False, TRACING="otel", **variables)
+    assert server.process.wait(60) == 3
+    assert "wrong settings: " in server.text()
+    assert told in server.text()
+    assert "Traceback" not in server.text()

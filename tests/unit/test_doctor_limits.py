@@ -58,6 +58,11 @@ def test_options_that_gunicorn_does_not_know_are_told_in_its_words():
         values("--workerz", "2")
 
 
+def test_a_variable_that_is_no_command_line_is_named():
+    with pytest.raises(WrongOptions, match="GUNICORN_CMD_ARGS: no closing quotation"):
+        values(GUNICORN_CMD_ARGS="--bind 'unclosed")
+
+
 def test_what_cannot_work_is_an_error():
     found = wrong(check_gunicorn(values("--preload", "-k", "gevent", "--max-requests", "9"), OURS, {}))
     assert found == [

@@ -46,14 +46,19 @@ class Master:
 
     def __init__(self, wanted: int) -> None:
         self.num_workers = wanted
+        self.systemd, self.master_pid, self.reexec_pid = False, 0, 0
+        self.cfg = SimpleNamespace(address=[("127.0.0.1", 8000)])
         self.WORKERS: dict[int, SimpleNamespace] = {}
         self.killed: list[int] = []
         self.has_waited = False
+        self.signs_of_life: list[int] = []
+        self.murders = 0
         Relief(self)
 
     def spawn(self) -> Succession:
         pid = 100 + len(self.WORKERS)
-        self.WORKERS[pid] = SimpleNamespace(age=pid, succession=place(self))
+        tmp = SimpleNamespace(notify=lambda: self.signs_of_life.append(pid))
+        self.WORKERS[pid] = SimpleNamespace(age=pid, succession=place(self), tmp=tmp)
         return self.WORKERS[pid].succession
 
     def manage_workers(self) -> None:
@@ -65,6 +70,9 @@ class Master:
             self.spawn()
         self.manage_workers()
         self.has_waited = True
+
+    def murder_workers(self) -> None:
+        self.murders += 1
 
     def kill_worker(self, pid: int, number: int) -> None:
         assert number == SIGTERM
@@ -97,6 +105,17 @@ def test_a_reload_does_not_wait_for_the_end_of_the_old_processes():
     assert master.killed == [100, 101]
 
 
+def test_a_process_that_loads_is_not_taken_for_one_that_hangs():
+    master = Master(wanted=2)
+    master.spawn().begin()
+    loading = master.spawn()
+    master.murder_workers()
+    assert (master.signs_of_life, master.murders) == ([101], 1)
+    loading.begin()
+    master.murder_workers()
+    assert (master.signs_of_life, master.murders) == ([101], 2)
+
+
 def test_a_process_that_was_still_loading_when_a_newer_one_came_is_stopped_at_once():
     master = Master(wanted=1)
     master.spawn().begin()
@@ -126,12 +145,39 @@ def test_a_process_accepts_while_it_loads_only_where_nobody_else_serves():
     assert relief.may_accept
 
 
+def test_a_process_of_a_master_that_replaces_another_leaves_the_clients_to_that_one_while_it_loads():
+    master = Master(wanted=1)
+    master.master_pid = 7
+    assert master.spawn().is_relief
+
+
+def test_sockets_that_were_given_by_number_belong_to_others_too():
+    master = Master(wanted=1)
+    master.cfg.address = [3]
+    assert master.spawn().shares_listeners
+
+
+@pytest.mark.parametrize("other", ["systemd", "master_pid", "reexec_pid"])
+def test_a_process_knows_whether_others_go_on_with_its_listening_sockets(other):
+    master = Master(wanted=1)
+    early = master.spawn()
+    assert not early.shares_listeners
+    setattr(master, other, 1)
+    master.manage_workers()
+    assert early.shares_listeners
+    assert master.spawn().shares_listeners
+    setattr(master, other, 0)
+    master.manage_workers()
+    assert not early.shares_listeners
+
+
 class Told(Worker):
     """A worker as it is told to stop, without gunicorn around it."""
 
     def __init__(self) -> None:
         self.alive, self._hurry, self._is_relieved = True, False, False
         self.is_master_listening = True
+        self.succession = Succession()
         self.method_queue = SimpleNamespace(defer=lambda _: None)
 
     def _is_master_listening(self) -> bool:
@@ -149,6 +195,13 @@ def test_a_stop_is_a_relief_as_long_as_the_master_listens():
     assert worker.told()  # gunicorn's master says it again and again
     worker.is_master_listening = False
     assert not worker.told()
+
+
+def test_a_stop_is_a_relief_where_others_go_on_with_the_listening_sockets():
+    worker = Told()
+    worker.is_master_listening = False
+    worker.succession.shares_listeners = True
+    assert worker.told()
 
 
 def test_a_stop_of_the_whole_service_stays_one():
