@@ -24,6 +24,7 @@ from service.metrics import directory
 from service.server.failed_starts import FailedStarts
 from service.server.open_files import allow_open_files
 from service.server.overload import Overload
+from service.server.repeated_stop import RepeatedStop
 from service.server.start_summary import start_summary
 from service.server.succession import Relief, Succession, place
 from service.server.watchdog import Watchdog
@@ -124,6 +125,7 @@ def when_ready(server: Any) -> None:
     """The master listens, and has made no process yet."""
     Relief(server)
     FailedStarts(server)
+    RepeatedStop(server)
     _make_replaceable(server)
 
 
