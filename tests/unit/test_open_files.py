@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from service import gunicorn_config, open_files
+from service import gunicorn_config
+from service.server import open_files
 
 
 class Limits:
