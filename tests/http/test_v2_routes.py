@@ -308,7 +308,7 @@ def test_the_index_tells_what_there_is(repository, tmp_path):
     every = {"a/1": "UNAVAILABLE", "a/2": "READY", "b/1": "READY", "b/2": "UNAVAILABLE"}
     assert states() == states(json={}) == states(json={"ready": False}) == every
     assert states(json={"ready": True}) == {"a/2": "READY", "b/1": "READY"}
-    for wrong in ("[]", '{"ready": 1}', "nonsense"):
+    for wrong in ("[]", '{"ready": 1}', "nonsense", "\t"):
         error_of(server.client.post("/v2/repository/index", data=wrong), 400)
 
 

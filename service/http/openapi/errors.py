@@ -12,8 +12,8 @@ from service.http.problems import MAX_CHARS, MAX_FAULTS, PROBLEM_JSON, PROBLEMS
 
 _RETRY_STATUSES = (429, 503)
 
-# What an error class of ours does not say about a status.
-_KEY_REFUSED = "The API key is missing or wrong."
+# What no error class of ours says: a key is looked at before there is one, and a line too long never gets to the app.
+_OTHERS = {401: "The API key is missing or wrong.", 414: "The path or the query is longer than the server takes."}
 
 # What a protocol that has no 422 calls it.
 _MERGED = {422: 400}
@@ -67,7 +67,7 @@ def errors(statuses: Iterable[int], form: ErrorForm = ErrorForm.NATIVE) -> dict[
 
 def error_responses() -> dict[str, Any]:
     """The Response Object of each status that an error can have, in each form, by component name."""
-    listed = {401, *(status for status, _ in PROBLEMS.values())}
+    listed = {*_OTHERS, *(status for status, _ in PROBLEMS.values())}
     return {
         f"{form}{status}": _response(form, status)
         for form in ErrorForm
@@ -86,7 +86,7 @@ def _response(form: ErrorForm, status: int) -> dict[str, Any]:
     extra = ["Retry-After"] if status in _RETRY_STATUSES else ["WWW-Authenticate"] if status == 401 else []
     is_native = form is ErrorForm.NATIVE
     media_type, schema = (PROBLEM_JSON, "Problem") if is_native else ("application/json", "ProtocolError")
-    described = answer(" ".join(causes) or _KEY_REFUSED, media_type, ref(schema))
+    described = answer(" ".join(causes) or _OTHERS[status], media_type, ref(schema))
     return described | {"headers": headers(*extra)}
 
 

@@ -36,10 +36,11 @@ class Operation:
         described = self.describe(served)
         operation = {"operationId": self.operation_id, "tags": [self.tag], "summary": self.summary} | described
         parameters = in_path(self.path, served) + described.get("parameters", [])
-        if parameters:
-            operation["parameters"] = parameters
         # Whatever is asked for but probes is refused while too many requests wait for a thread.
         everywhere = set() if self.path in PROBE_PATHS else {429}
+        if parameters:
+            operation["parameters"] = parameters
+            everywhere.add(414)
         security = security_of(self.access, served.settings)
         if security:
             operation["security"] = security

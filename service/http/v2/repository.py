@@ -91,7 +91,7 @@ def _version(parameters: dict[str, Any]) -> str | None:
 def _document(settings: Settings) -> dict[str, Any]:
     """The body, which may be empty."""
     data = read_body(request, settings)
-    document = parse_json(data, settings.max_instances) if data.strip() else {}
+    document = parse_json(data, settings.max_instances) if data else {}
     if not isinstance(document, dict):
         raise InvalidInput.at("", "the body must be a JSON object, or empty")
     refuse_if_deep(document)

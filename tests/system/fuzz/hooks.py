@@ -40,8 +40,9 @@ NOT_NEGATIVE = ("Invalid component: positive test case", "in header - object wit
 RANGES = {f"INT{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64)}
 RANGES |= {f"UINT{bits}": (0, 2**bits - 1) for bits in (8, 16, 32, 64)}
 RANGES |= {"FP16": (-65000.0, 65000.0), "FP32": (-LARGEST, LARGEST)}
-# Integers that a 64-bit float holds exactly; one that it does not is refused.
+# Integers that a 64-bit float holds exactly; one that it does not is refused. Of 64 bits it holds not the last ones.
 EXACT = 2**53
+LAST_BITS = 2**11
 
 
 def digest(value: Any) -> bytes:
@@ -80,7 +81,7 @@ def fitting(element: Any, datatype: str) -> Any:
     lowest, highest = RANGES.get(datatype, (-LARGEST, LARGEST))
     element = min(max(element, lowest), highest)
     if "INT" in datatype:
-        return int(element)
+        return int(element) if abs(element) <= EXACT else int(element) // LAST_BITS * LAST_BITS
     return element if isinstance(element, float) or abs(element) <= EXACT else float(element)
 
 
