@@ -13,6 +13,16 @@ from matplotlib.ticker import FuncFormatter, LogLocator
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 MARKERS = "osD^vP"
 
+# What the axis of each measured figure is called, by the field of a row.
+LABELS = {
+    "requests_per_s": "throughput, requests/s",
+    "p50_ms": "median latency, ms",
+    "p99_ms": "p99 latency, ms",
+    "cpu_ms_per_request": "server CPU per request, ms",
+    "mean_batch_size": "mean batch size, rows",
+    "padding_share": "padding, % of all words",
+}
+
 
 def figure_of(title: str, panels: int) -> tuple[Figure, list[Any]]:
     figure = Figure(figsize=(4.6 * panels, 4.2), layout="constrained")
@@ -26,6 +36,19 @@ def lines(axes: Any, series: Iterable[tuple[str, Sequence[float], Sequence[float
         axes.plot(x, y, color=COLOURS[number], marker=MARKERS[number], markersize=5, label=label)
     _dress(axes, xlabel, ylabel)
     axes.legend(frameon=False, fontsize=9)
+
+
+def line_charts(
+    title: str, rows: Sequence[Any], *, by: str, xlabel: str, figures: Sequence[str]
+) -> tuple[Figure, dict[str, Any]]:
+    """A panel for each of `figures`, fields of the rows, over their `x`, with a line for each value of the field `by`.
+
+    The panels come with it, by figure.
+    """
+    figure, panels = figure_of(title, len(figures))
+    for axes, what in zip(panels, figures, strict=True):
+        lines(axes, series(rows, by, what), xlabel, LABELS[what])
+    return figure, dict(zip(figures, panels, strict=True))
 
 
 def bars(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from charts import figure_of, lines, powers_of_two, series
+from charts import line_charts, powers_of_two
 from matplotlib.figure import Figure
 from trials import Row, serving
 
@@ -25,14 +25,9 @@ def measure(scale: Scale) -> list[Row]:
 
 
 def draw(rows: list[Row]) -> Figure:
-    figure, panels = figure_of(TITLE, 3)
-    for axes, what, label in zip(
-        panels,
-        ("requests_per_s", "p99_ms", "cpu_ms_per_request"),
-        ("throughput, requests/s", "p99 latency, ms", "server CPU per request, ms"),
-        strict=True,
-    ):
-        lines(axes, series(rows, "model", what), "MAX_BATCH_SIZE, rows", label)
+    figures = ("requests_per_s", "p99_ms", "cpu_ms_per_request")
+    figure, panels = line_charts(TITLE, rows, by="model", xlabel="MAX_BATCH_SIZE, rows", figures=figures)
+    for axes in panels.values():
         powers_of_two(axes, sorted({row.x for row in rows}))
     return figure
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from charts import bars, figure_of
+from charts import LABELS, bars, figure_of
 from matplotlib.figure import Figure
 from trials import DIRECT, JITNEY, Row, serving
 
@@ -28,15 +28,14 @@ def measure(scale: Scale) -> list[Row]:
 def draw(rows: list[Row]) -> Figure:
     figure, panels = figure_of(TITLE, 3)
     groups = [f"{model}\n{callers} caller{'s' if callers > 1 else ''}" for model in MODELS for callers in CALLERS]
-    for axes, what, label, form in zip(
+    for axes, what, form in zip(
         panels,
         ("requests_per_s", "p99_ms", "cpu_ms_per_request"),
-        ("throughput, requests/s", "p99 latency, ms", "server CPU per request, ms"),
         ("{:,.0f}", "{:,.0f}", "{:.1f}"),
         strict=True,
     ):
         series = [(variant, [getattr(row, what) for row in rows if row.variant == variant]) for variant in _VARIANTS]
-        bars(axes, groups, series, label, form)
+        bars(axes, groups, series, LABELS[what], form)
         axes.tick_params(axis="x", labelsize=8)
     return figure
 

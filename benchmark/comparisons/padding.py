@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from charts import bars, figure_of
+from charts import LABELS, bars, figure_of
 from matplotlib.figure import Figure
 from trials import Row, serving
 
@@ -34,16 +34,15 @@ def measure(scale: Scale) -> list[Row]:
 
 def draw(rows: list[Row]) -> Figure:
     figure, panels = figure_of(TITLE, 4)
-    for axes, what, label, form in zip(
+    for axes, what, form in zip(
         panels,
         ("requests_per_s", "p99_ms", "cpu_ms_per_request", "padding_share"),
-        ("throughput, requests/s", "p99 latency, ms", "server CPU per request, ms", "padding, % of all words"),
         ("{:,.0f}", "{:,.0f}", "{:.1f}", "{:.0f}"),
         strict=True,
     ):
         scale = 100 if what == "padding_share" else 1
         variants = [row.variant.replace(", ", ",\n") for row in rows]
-        bars(axes, variants, [("", [scale * getattr(row, what) for row in rows])], label, form)
+        bars(axes, variants, [("", [scale * getattr(row, what) for row in rows])], LABELS[what], form)
     return figure
 
 

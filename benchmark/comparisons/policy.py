@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from itertools import product
 
-from charts import figure_of, lines, logarithmic, series
+from charts import line_charts, logarithmic
 from matplotlib.figure import Figure
 from trials import Row, median_of, serving
 
@@ -39,16 +39,10 @@ def measure(scale: Scale) -> list[Row]:
 
 
 def draw(rows: list[Row]) -> Figure:
-    figure, panels = figure_of(TITLE, 4)
-    for axes, what, label in zip(
-        panels,
-        ("p50_ms", "p99_ms", "cpu_ms_per_request", "mean_batch_size"),
-        ("median latency, ms", "p99 latency, ms", "server CPU per request, ms", "mean batch size, rows"),
-        strict=True,
-    ):
-        lines(axes, series(rows, "variant", what), "load, % of the capacity", label)
-        if what.endswith("_ms"):
-            logarithmic(axes)
+    figures = ("p50_ms", "p99_ms", "cpu_ms_per_request", "mean_batch_size")
+    figure, panels = line_charts(TITLE, rows, by="variant", xlabel="load, % of the capacity", figures=figures)
+    for what in ("p50_ms", "p99_ms"):
+        logarithmic(panels[what])
     return figure
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from charts import figure_of, lines, series
+from charts import line_charts
 from matplotlib.figure import Figure
 from trials import Row, serving
 
@@ -25,14 +25,8 @@ def measure(scale: Scale) -> list[Row]:
 
 
 def draw(rows: list[Row]) -> Figure:
-    figure, panels = figure_of(TITLE, 3)
-    for axes, what, label in zip(
-        panels,
-        ("requests_per_s", "p99_ms", "mean_batch_size"),
-        ("throughput, requests/s", "p99 latency, ms", "mean batch size, rows"),
-        strict=True,
-    ):
-        lines(axes, series(rows, "load", what), "MAX_BATCH_LATENCY_MS", label)
+    figures = ("requests_per_s", "p99_ms", "mean_batch_size")
+    figure, _ = line_charts(TITLE, rows, by="load", xlabel="MAX_BATCH_LATENCY_MS", figures=figures)
     return figure
 
 
