@@ -183,6 +183,15 @@ def test_a_stop_in_the_middle_of_a_reload_ends_old_and_new(start):
     assert time.monotonic() - began < 15
 
 
+def test_a_process_that_is_made_in_the_moment_of_the_stop_hears_of_it_too(start):
+    server = start()
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_until(lambda: "Hang up" in server.text(), guard_s=10)
+    began = time.monotonic()
+    assert server.stop() == 0
+    assert time.monotonic() - began < 15
+
+
 def test_workers_that_retire_after_many_requests_lose_none_though_the_model_loads_slowly(start):
     server = start("--max-requests", "150", "--max-requests-jitter", "150", LOAD_S=1, WEB_WORKERS=2)
     server.wait_until(lambda: server.text().count("is ready") == 2)
