@@ -19,6 +19,7 @@ JSON = {"Content-Type": "application/json"}
 class Answers:
     """What the clients got, status and body. Each list grows in one step of CPython, so no lock is needed.
 
+    `bad`: every other status, and what there was of answers that ended half way.
     `closed`: kept connections that were closed before anything was answered; the client asked again on another one.
     """
 
@@ -45,6 +46,10 @@ def load(port: int, clients: int) -> Iterator[Answers]:
                 connection.request("POST", "/predict", BODY, JSON)
                 answer = connection.getresponse()
                 found = answer.status, answer.read()
+            except http.client.IncompleteRead as fault:
+                answers.bad.append((answer.status, fault.partial))
+                connection.close()
+                continue
             except (ConnectionError, http.client.RemoteDisconnected) as fault:
                 answers.closed.append(repr(fault))
                 connection.close()

@@ -183,8 +183,10 @@ def extend():
     def make(app: Flask, **settings) -> Served:
         values = Settings(max_batch_latency_ms=0, warmup=False, **settings)
         Jitney(app, values, model_handle=as_handle(sums))
-        servers.append(Served(app))
-        return servers[-1]
+        server = Served(app)
+        servers.append(server)
+        assert server.runtime.batcher().wait_started(GUARD_S)
+        return server
 
     yield make
     for server in servers:
