@@ -88,8 +88,9 @@ class Settings(BaseSettings):
     max_batch_size: Positive = Field(32, description="Rows per batch")
     max_batch_latency_ms: float = Field(5.0, ge=0, le=60_000, description="How long the oldest row waits for company")
     batch_policy: BatchPolicy = Field(
-        BatchPolicy.WINDOW,
-        description="window: leave on size or latency; eager: also when the worker is free and nobody is on the way",
+        BatchPolicy.EAGER,
+        description="window: leave on size or latency; eager: also when the worker is free and nobody is on the way. "
+        "Default where MAX_BATCH_LATENCY_MS is set: window",
     )
     max_batch_tokens: Positive | None = Field(
         None, description="Cost budget of a batch: rows times longest row, tokens"
@@ -248,6 +249,13 @@ class Settings(BaseSettings):
         if value is TracingMode.OTEL and not (find_spec("opentelemetry") and find_spec("opentelemetry.sdk")):
             raise ValueError("needs packages that are not installed: pip install 'jitney[otel]'")
         return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _wait_as_told(cls, given: Any) -> Any:
+        """Whoever says how long rows wait for company wants them to wait."""
+        is_told = isinstance(given, dict) and given.get("max_batch_latency_ms") is not None
+        return {"batch_policy": BatchPolicy.WINDOW} | given if is_told else given
 
     @model_validator(mode="after")
     def _one_source(self) -> Settings:

@@ -183,10 +183,8 @@ def extend():
     def make(app: Flask, **settings) -> Served:
         values = Settings(max_batch_latency_ms=0, warmup=False, **settings)
         Jitney(app, values, model_handle=as_handle(sums))
-        server = Served(app)
-        servers.append(server)
-        assert server.runtime.batcher().wait_started(GUARD_S)
-        return server
+        servers.append(Served(app))
+        return servers[-1]
 
     yield make
     for server in servers:
@@ -205,6 +203,7 @@ def test_an_app_keeps_a_page_of_its_own_whether_it_was_there_first_or_not(extend
     for server in servers:
         assert server.client.get("/").text == "our own"
         assert server.client.post("/").status_code == 405
+        wait_until(lambda server=server: status(server)["health"]["model"])  # the first of these begins to load it
         assert status(server)["health"]["model"]["name"] == "m"
 
 

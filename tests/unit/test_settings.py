@@ -16,7 +16,7 @@ DEFAULTS = {
     "DEVICE": "auto",
     "MAX_BATCH_SIZE": 32,
     "MAX_BATCH_LATENCY_MS": 5,
-    "BATCH_POLICY": "window",
+    "BATCH_POLICY": "eager",
     "MAX_BATCH_TOKENS": None,
     "SCHEDULER": "fifo",
     "BATCH_SIZE_BUCKETS": None,
@@ -54,6 +54,28 @@ def bare_environment(monkeypatch):
 def test_the_defaults_are_the_documented_ones():
     settings = Settings()
     assert {name: getattr(settings, name.lower()) for name in DEFAULTS} == DEFAULTS
+
+
+@pytest.mark.parametrize(
+    "variables, policy",
+    [
+        ({"MAX_BATCH_LATENCY_MS": "20"}, "window"),
+        ({"MAX_BATCH_LATENCY_MS": "5"}, "window"),
+        ({"MAX_BATCH_LATENCY_MS": ""}, "eager"),
+        ({"MAX_BATCH_LATENCY_MS": "20", "BATCH_POLICY": "eager"}, "eager"),
+        ({"BATCH_POLICY": "window"}, "window"),
+    ],
+)
+def test_rows_wait_for_company_where_it_is_said_how_long(monkeypatch, variables, policy):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert Settings().batch_policy == policy
+
+
+def test_a_latency_in_code_counts_like_one_in_the_environment(monkeypatch):
+    assert Settings(max_batch_latency_ms=20).batch_policy == "window"
+    monkeypatch.setenv("BATCH_POLICY", "eager")
+    assert Settings(max_batch_latency_ms=20).batch_policy == "eager"
 
 
 def test_every_setting_is_described():
