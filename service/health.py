@@ -9,6 +9,7 @@ from typing import Any
 from loaders.handle import ModelHandle
 from service.batching.admission import WorkerState
 from service.batching.batcher import BatcherStatus
+from service.batching.cost_table import BestSize
 from service.batching.faults import text_of
 from service.errors import NotReady, UnknownModel
 from service.models.keeper import KnownVersion, ModelState
@@ -41,7 +42,20 @@ def readiness(runtime: Runtime) -> tuple[bool, dict[str, Any]]:
         if status is None
         else status.effective_max_batch_size,
     }
+    learnt = runtime.learnt()
+    if learnt is not None:
+        body["best_batches"] = [_best_batch(best) for best in learnt]
     return not reasons, body
+
+
+def _best_batch(best: BestSize) -> dict[str, Any]:
+    return {
+        "tokens": best.length,
+        "rows": best.rows,
+        "ms_per_row": round(best.seconds / best.rows * 1000, 6),
+        "smallest_rows": best.smallest_rows,
+        "smallest_ms_per_row": round(best.smallest_s / best.smallest_rows * 1000, 6),
+    }
 
 
 def _identity(model: ModelHandle) -> dict[str, str]:

@@ -18,6 +18,7 @@ from loaders.handle import ModelHandle
 from loaders.signature import TextInput
 from service.batching.admission import Arrival, WorkerState
 from service.batching.batcher import BatcherStatus, ThreadedBatcher
+from service.batching.cost_table import BestSize
 from service.batching.faults import FaultKind, log_error, text_of
 from service.batching.forks import forks
 from service.batching.schedulers import Fifo, LearningScheduler, NoScheduler, Scheduler, make_scheduler
@@ -398,8 +399,15 @@ class Runtime:
         """What learns how long batches of a model take when its callers give no parameters; None where nothing does."""
         if (scheduler := self._learning) is None:
             return None
-        lane = LaneName(LaneKey(model, (), ()))
+        lane = _lane_of(model)
         return lambda rows, length, seconds: scheduler.learn(lane, rows, length, seconds)
+
+    def learnt(self) -> list[BestSize] | None:
+        """The batches that are best for the default model, by length; None where nothing is learnt. *Thread:* any."""
+        scheduler, model = self._learning, self.model
+        if scheduler is None or model is None:
+            return None
+        return scheduler.learnt(_lane_of(model)) or None
 
     # What the worker thread calls.
 
@@ -455,6 +463,11 @@ class Runtime:
 
     def _run(self, rows: list[Any], key: LaneKey) -> Any:
         return self._predict(key.model, rows, {name: value for name, _, value in key.parameters})
+
+
+def _lane_of(model: ModelHandle) -> LaneName:
+    """The lane of rows whose callers give no parameters."""
+    return LaneName(LaneKey(model, (), ()))
 
 
 def _padded_length(key: LaneKey, longest: int) -> int:

@@ -96,7 +96,9 @@ class Settings(BaseSettings):
         None, description="Cost budget of a batch: rows times longest row, tokens"
     )
     scheduler: str = Field(
-        "fifo", description="Which waiting rows share a batch: fifo, length_aware, grouped, cost, or a registered one"
+        "auto",
+        description="Which waiting rows share a batch: fifo, length_aware, grouped, cost, or a registered one; "
+        "auto: cost for texts, else fifo",
     )
     batch_size_buckets: Annotated[tuple[int, ...] | None, NoDecode] = Field(
         None,
@@ -195,7 +197,7 @@ class Settings(BaseSettings):
     def _named(cls, value: str) -> str:
         """Whether there is such a scheduler is known once the program that may register it has been imported."""
         if not _NAME.fullmatch(value):
-            raise ValueError("must be fifo, length_aware, grouped, cost, or the name of a registered scheduler")
+            raise ValueError("must be auto, fifo, length_aware, grouped, cost, or the name of a registered scheduler")
         return value
 
     @field_validator("batch_size_buckets", mode="before")

@@ -9,7 +9,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from service.batching.cost_table import CostTable
+from service.batching.cost_table import BestSize, CostTable
 from service.batching.policy import BatchLimits
 from service.batching.tickets import LaneName, Row
 
@@ -61,6 +61,11 @@ class Cost:
                 self._tables.popitem(last=False)
         self._tables.move_to_end(key)
         return table
+
+    def learnt(self, lane: LaneName) -> list[BestSize]:
+        """The size of batch that is best for each length of the lane, as far as it is known. *Thread:* any."""
+        table = self._tables.get(hash(lane))
+        return [] if table is None else table.best_sizes()
 
     def learn(self, lane: LaneName, rows: int, length: int, seconds: float) -> None:
         """A batch of the lane has run in one piece."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +24,19 @@ STEP = 0.2
 # The largest difference that one batch counts for, as a factor: a batch during which the machine did something else
 # says nothing about the model.
 MOST_SURPRISE = 2.0
+
+
+class BestSize(NamedTuple):
+    """Of rows of `length` tokens those batches cost least for a row that have `rows` rows.
+
+    `seconds`: such a batch. `smallest_s`: a batch of the smallest size that is known, `smallest_rows`.
+    """
+
+    length: int
+    rows: int
+    seconds: float
+    smallest_rows: int
+    smallest_s: float
 
 
 class CostTable:
@@ -81,6 +94,16 @@ class CostTable:
         """Rows, length and seconds of every cell that something is known of, smallest first; for people."""
         places = [(2 ** (cell // LENGTH_CELLS), 2 ** (cell % LENGTH_CELLS)) for cell in sorted(self._known)]
         return [(rows, length, float(self.seconds(rows, length))) for rows, length in places]
+
+    def best_sizes(self) -> list[BestSize]:
+        """For each length that something is known of, shortest first; for people. *Thread:* any."""
+        by_length: dict[int, list[tuple[int, float]]] = {}
+        for rows, length, seconds in self.known():
+            by_length.setdefault(length, []).append((rows, seconds))
+        return [
+            BestSize(length, *min(sizes, key=lambda size: size[1] / size[0]), *sizes[0])
+            for length, sizes in sorted(by_length.items())
+        ]
 
     def _move(self, cell: int, factor: float, step: float) -> None:
         if cell in self._known:

@@ -12,6 +12,7 @@ from importlib import metadata
 from typing import Protocol, runtime_checkable
 
 from service.batching.cost import Cost
+from service.batching.cost_table import BestSize
 from service.batching.faults import text_of
 from service.batching.grouped import Grouped
 from service.batching.policy import BatchLimits
@@ -40,13 +41,16 @@ class LearningScheduler(Scheduler, Protocol):
 
     `learn(lane, rows, length, seconds)`: a batch of that lane has run, in one piece and without a failure; `length` is
     what its rows were padded to, tokens. `enough(front, limits)`: so many rows are enough for a batch around `front`,
-    the row whose turn it is: where as many wait, it leaves at once.
+    the row whose turn it is: where as many wait, it leaves at once. `learnt(lane)`: what is known of a lane, for
+    people; called by any thread.
     *Thread:* worker, with no lock held. An exception is logged, and costs nobody anything.
     """
 
     def learn(self, lane: LaneName, rows: int, length: int, seconds: float) -> None: ...
 
     def enough(self, front: Row, limits: BatchLimits) -> int: ...
+
+    def learnt(self, lane: LaneName) -> list[BestSize]: ...
 
 
 class Fifo:
@@ -76,7 +80,43 @@ class LengthAware(Fifo):
         return sorted(super().select(rows, limits, passes), key=lambda position: -rows[position].length)
 
 
+class Auto:
+    """`Cost` where rows have a length, `Fifo` where they have none: there is nothing to choose by, and a small model's
+    batch would take less time than the choice.
+    """
+
+    def __init__(self) -> None:
+        self._cost, self._fifo = Cost(), Fifo()
+        self._has_met_lengths = False
+
+    def look_ahead(self, limits: BatchLimits) -> int:
+        """No further than the batch itself, as long as no row has come that has a length."""
+        return (self._cost if self._has_met_lengths else self._fifo).look_ahead(limits)
+
+    def select(self, rows: Sequence[Row], limits: BatchLimits, passes: int) -> list[int]:
+        """As the one of the two does that the rows are for."""
+        if any(row.length > 1 for row in rows):
+            self._has_met_lengths = True
+            return self._cost.select(rows, limits, passes)
+        return self._fifo.select(rows, limits, passes)
+
+    def learn(self, lane: LaneName, rows: int, length: int, seconds: float) -> None:
+        """Only batches that have a length teach."""
+        if length > 1:
+            self._has_met_lengths = True
+            self._cost.learn(lane, rows, length, seconds)
+
+    def enough(self, front: Row, limits: BatchLimits) -> int:
+        """As many as a batch may have, of rows without a length."""
+        return self._cost.enough(front, limits) if front.length > 1 else limits.max_rows
+
+    def learnt(self, lane: LaneName) -> list[BestSize]:
+        """What `Cost` has learnt. *Thread:* any."""
+        return self._cost.learnt(lane)
+
+
 _FACTORIES: dict[str, Callable[[], Scheduler]] = {
+    "auto": Auto,
     "cost": Cost,
     "fifo": Fifo,
     "grouped": Grouped,

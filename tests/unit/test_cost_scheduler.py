@@ -17,7 +17,7 @@ from support.models import Call
 from service.batching.cost import MOST_TABLES, PROBE_EVERY, TOLERANCE, Cost
 from service.batching.cost_table import CALL_TOKENS, MOST_SURPRISE, STEP, CostTable
 from service.batching.policy import BatchLimits
-from service.batching.schedulers import LearningScheduler, make_scheduler
+from service.batching.schedulers import Auto, LearningScheduler, make_scheduler
 from service.batching.tickets import FlushReason, LaneName, Row, Ticket
 
 Takes = Callable[[int, int], float]
@@ -304,7 +304,46 @@ def test_of_many_lanes_only_the_latest_are_remembered_and_none_is_kept_alive() -
     assert not scheduler.table(LaneName(0))
 
 
+def test_it_tells_which_batches_are_best_for_each_length() -> None:
+    best = {one.length: one for one in taught(by_cache).learnt(LANE)}
+    assert list(best) == LENGTHS
+    assert best[128].rows == 4
+    assert best[128].seconds == pytest.approx(by_cache(4, 128))
+    assert (best[128].smallest_rows, best[128].smallest_s) == (1, pytest.approx(by_cache(1, 128)))
+    assert best[4].rows == 32
+    assert Cost().learnt(LANE) == taught(by_cache).learnt(LaneName("another")) == []
+
+
+def lengths_of(scheduler: Auto, lengths: Sequence[int]) -> list[int]:
+    limits = BatchLimits(4)
+    waiting = rows_of(lengths)[: scheduler.look_ahead(limits)]
+    return [lengths[position] for position in scheduler.select(waiting, limits, 0)]
+
+
+def test_by_default_texts_are_chosen_by_cost_and_rows_without_a_length_in_arrival_order() -> None:
+    scheduler, limits = Auto(), BatchLimits(4)
+    assert scheduler.look_ahead(limits) == 4
+    assert lengths_of(scheduler, [1] * 9) == [1] * 4
+    scheduler.learn(LANE, 4, 1, 0.1)
+    assert scheduler.enough(rows_of([1])[0], limits) == 4
+    assert scheduler.learnt(LANE) == []
+    for rows in (1, 2, 4):
+        for length in LENGTHS:
+            scheduler.learn(LANE, rows, length, by_token(rows, length))
+    assert scheduler.enough(rows_of([8])[0], limits) < 4
+    assert lengths_of(scheduler, [8, 128, 128, 8, 128, 128, 8, 8]) == [8] * 4
+    assert lengths_of(scheduler, [1] * 9) == [1] * 4
+    assert {best.length for best in scheduler.learnt(LANE)} == set(LENGTHS)
+
+
+def test_texts_are_noticed_that_come_before_anything_was_learnt() -> None:
+    scheduler = Auto()
+    assert lengths_of(scheduler, [8, 128]) == [128, 8]
+    assert scheduler.look_ahead(BatchLimits(4)) == Cost().look_ahead(BatchLimits(4))
+
+
 def test_it_is_known_by_its_name_and_as_one_that_learns() -> None:
     assert isinstance(make_scheduler("cost"), LearningScheduler)
+    assert isinstance(make_scheduler("auto"), LearningScheduler)
     assert not isinstance(make_scheduler("grouped"), LearningScheduler)
     assert 0 < TOLERANCE < 0.1

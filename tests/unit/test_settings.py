@@ -18,7 +18,7 @@ DEFAULTS = {
     "MAX_BATCH_LATENCY_MS": 5,
     "BATCH_POLICY": "eager",
     "MAX_BATCH_TOKENS": None,
-    "SCHEDULER": "fifo",
+    "SCHEDULER": "auto",
     "BATCH_SIZE_BUCKETS": None,
     "PAD_TO_MULTIPLE_OF": None,
     "MAX_QUEUE_SIZE": 1024,

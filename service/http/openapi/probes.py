@@ -18,6 +18,20 @@ _MODEL = {
     "additionalProperties": False,
 }
 
+_MS = {"type": "number", "minimum": 0}
+_BEST_BATCH = {
+    "type": "object",
+    "properties": {
+        "tokens": _COUNT | {"description": "Length of the longest text."},
+        "rows": _COUNT | {"description": "How many of them cost least for each."},
+        "ms_per_row": _MS,
+        "smallest_rows": _COUNT | {"description": "The smallest batch that was measured, for comparison."},
+        "smallest_ms_per_row": _MS,
+    },
+    "required": ["tokens", "rows", "ms_per_row", "smallest_rows", "smallest_ms_per_row"],
+    "additionalProperties": False,
+}
+
 READINESS = {
     "type": "object",
     "properties": {
@@ -32,6 +46,11 @@ READINESS = {
         "worker_alive": {"type": "boolean"},
         "last_batch_age_s": {"type": ["number", "null"], "minimum": 0, "description": "Null before the first batch."},
         "effective_max_batch_size": _COUNT | {"description": "Less than MAX_BATCH_SIZE while memory is short."},
+        "best_batches": {
+            "type": "array",
+            "items": _BEST_BATCH,
+            "description": "What the scheduler has learnt of the default model's batches; only where it learns.",
+        },
     },
     "required": [
         "status",
