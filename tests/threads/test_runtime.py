@@ -393,7 +393,7 @@ def test_a_scheduler_that_nobody_registered_is_told_like_a_failed_load(make, lea
     fatal = Fatal(runtime)
     started(runtime)
     assert runtime.close(GUARD_S)
-    message = "SCHEDULER: unknown scheduler 'nobodys'; known: cost, fifo, "
+    message = "SCHEDULER: unknown scheduler 'nobodys'; known: auto, cost, fifo, "
     assert message in str(runtime.load_error)
     assert message in caplog.text
     assert "Traceback" not in caplog.text
