@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +61,13 @@ def bars(
         places = [group + (number - (len(series) - 1) / 2) * width for group in range(len(groups))]
         colours = COLOURS[number] if len(series) > 1 else COLOURS[: len(groups)]
         drawn = axes.bar(places, values, width * 0.92, color=colours, label=label)
-        axes.bar_label(drawn, [form.format(value) for value in values], fontsize=8, padding=2)
+        axes.bar_label(drawn, ["" if isnan(value) else form.format(value) for value in values], fontsize=8, padding=2)
     axes.set_xticks(range(len(groups)), groups)
     _dress(axes, "", ylabel)
     axes.grid(visible=False, axis="x")
     # Above the bars there is room for their values, and for a legend where there is one.
-    axes.set_ylim(0, (1.3 if len(series) > 1 else 1.1) * max(max(values) for _, values in series))
+    top = max((value for _, values in series for value in values if value > 0), default=1.0)  # what is NaN is not
+    axes.set_ylim(0, (1.3 if len(series) > 1 else 1.1) * top)
     if len(series) > 1:
         axes.legend(frameon=False, fontsize=9, loc="upper left", ncols=len(series))
 

@@ -30,7 +30,9 @@ _INTRODUCTION = """\
 Each figure is from a real server: gunicorn in a process of its own with one worker whose model has one native thread,
 and the load from another process on the same machine, which takes its share of the cores. Latency in open loops (those
 with a load in %) counts from when a request was due. Every answer was compared with the answer to the same body asked
-alone; errors and wrong answers are listed where there were any. CPU time is the server's, all its processes together.
+alone; errors and wrong answers are listed where there were any. Percentiles are of as many requests as stand beside
+them: of a hundred, the 99th rests on a single one. Each server had half a second of the same load before. Differences
+below 10% are taken for none. CPU time is the server's, all its processes together.
 The models are described in `benchmark/served_models.py`: *dense* is one whose batches cost far less than their rows
 alone, *decomposition* one whose batches cost exactly that, *transformer* one for texts.
 """
@@ -51,7 +53,7 @@ def document(parts: list[tuple[ModuleType, list[Row]]], command: str, charts: st
             "",
             f"![{comparison.TITLE}]({charts}/{comparison.NAME}.svg)",
             "",
-            comparison.says(rows),
+            said(comparison, rows),
             "",
             *table(rows),
             "",
@@ -59,7 +61,35 @@ def document(parts: list[tuple[ModuleType, list[Row]]], command: str, charts: st
     return "\n".join(lines)
 
 
-_COLUMNS = ("model", "variant", "load", "requests/s", "p50 ms", "p95 ms", "p99 ms", "mean batch", "CPU ms/request")
+def said(comparison: ModuleType, rows: list[Row]) -> str:
+    """What follows from the figures; nothing where a load had no answers, and with a warning where some failed."""
+    empty = [row for row in rows if not row.requests_per_s > 0 or math.isnan(row.p99_ms)]
+    if empty:
+        return f"Nothing follows from this: {', '.join(map(_name, empty))} had no answers."
+    failed = [row for row in rows if row.errors or row.wrong_answers]
+    if failed:
+        named = ", ".join(f"{_name(row)}{_faults(row)}" for row in failed)
+        return f"Not all was answered rightly, and latencies are of what was answered: {named}. {comparison.says(rows)}"
+    said: str = comparison.says(rows)
+    return said
+
+
+def _name(row: Row) -> str:
+    return f"{row.model}, {row.variant}, {row.load}"
+
+
+_COLUMNS = (
+    "model",
+    "variant",
+    "load",
+    "requests",
+    "requests/s",
+    "p50 ms",
+    "p95 ms",
+    "p99 ms",
+    "mean batch",
+    "CPU ms/request",
+)
 
 
 def table(rows: list[Row]) -> list[str]:
@@ -73,7 +103,13 @@ def _line(cells: Iterable[str]) -> str:
 def _cells(row: Row) -> list[str]:
     rate = f"{row.requests_per_s:,.0f}{_faults(row)}"
     times = map(_ms, (row.p50_ms, row.p95_ms, row.p99_ms))
-    return [row.model, row.variant, row.load, rate, *times, f"{row.mean_batch_size:.1f}", _ms(row.cpu_ms_per_request)]
+    batch = "-" if math.isnan(row.mean_batch_size) else f"{row.mean_batch_size:.1f}"
+    return [
+        *(row.model, row.variant, row.load, f"{row.requests:,}", rate),
+        *times,
+        batch,
+        _ms(row.cpu_ms_per_request),
+    ]
 
 
 def _faults(row: Row) -> str:
@@ -83,6 +119,16 @@ def _faults(row: Row) -> str:
 
 def _ms(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:.2f}" if value < 10 else f"{value:,.0f}"
+
+
+def command_of(arguments: argparse.Namespace) -> str:
+    """What gives the same again."""
+    if arguments.only is None and arguments.duration is None:
+        return f"make bench{'-full' * arguments.full}"
+    words = ["--full"] * arguments.full
+    words += ["--only", arguments.only] if arguments.only is not None else []
+    words += ["--duration", f"{arguments.duration:g}"] if arguments.duration is not None else []
+    return " ".join(["python benchmark/compare_batching.py", *words])
 
 
 _LOAD_BEFORE = os.getloadavg()[0]
@@ -111,7 +157,7 @@ def main() -> None:
     print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
     where = arguments.write.parent if arguments.write else Path.cwd()
     charts = os.path.relpath(arguments.plots, where)
-    text = document(parts, f"make bench{'-full' * arguments.full}", charts)
+    text = document(parts, command_of(arguments), charts)
     print(text)
     if arguments.write:
         arguments.write.write_text(text, encoding="utf-8")

@@ -25,6 +25,9 @@ from service.bench.pattern import Kind, Pattern
 HERE = Path(__file__).parent
 JITNEY, DIRECT = "served_models:app()", "direct_app:app()"
 MOST_CONNECTIONS = 256
+
+# What two short runs of the same may differ by on a machine that does other things too: smaller differences are none.
+NOISE = 1.1
 DISTINCT = 64
 
 # The right answers by model, asked for once in a run: where a batch waits until it is full, each would take long.
@@ -39,7 +42,10 @@ _INSTANCES = {"dense": _NUMBERS, "decomposition": _NUMBERS, "transformer": {"tit
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One load on one server. `x`: what the comparison varies. Times in ms, CPU time of the server."""
+    """One load on one server. `x`: what the comparison varies. Times in ms, CPU time of the server.
+
+    `requests`: those that were sent, which the percentiles rest on.
+    """
 
     model: str
     variant: str
@@ -52,6 +58,7 @@ class Row:
     mean_batch_size: float
     cpu_ms_per_request: float
     padding_share: float
+    requests: int
     errors: int
     wrong_answers: int
 
@@ -101,14 +108,18 @@ def serving(model: str, variant: str, duration_s: float, *, app: str = JITNEY, *
 
 
 def median_of(rows: Sequence[Row]) -> Row:
-    """Of repetitions of one load: the median of each figure, and all errors and wrong answers."""
+    """Of repetitions of one load: the median of each figure, and all requests, errors and wrong answers."""
     figures = {
         field.name: statistics.median(getattr(row, field.name) for row in rows)
         for field in fields(Row)
         if isinstance(getattr(rows[0], field.name), float)
     }
-    errors, wrong = sum(row.errors for row in rows), sum(row.wrong_answers for row in rows)
-    return replace(rows[0], **figures, errors=errors, wrong_answers=wrong)
+    counts = {
+        field.name: sum(getattr(row, field.name) for row in rows)
+        for field in fields(Row)
+        if isinstance(getattr(rows[0], field.name), int)
+    }
+    return replace(rows[0], **figures, **counts)
 
 
 def write_csv(rows: Sequence[Row], path: Path) -> None:
@@ -136,10 +147,10 @@ def _row_of(done: Measurement, model: str, variant: str, load: str, x: float) ->
         p50_ms=clients.latency_ms.p50,
         p95_ms=clients.latency_ms.p95,
         p99_ms=clients.latency_ms.p99,
-        # A server that does not count batches makes none.
-        mean_batch_size=1.0 if counted is None or not counted.batch_size.count else counted.batch_size.mean,
+        mean_batch_size=math.nan if counted is None else counted.batch_size.mean,
         cpu_ms_per_request=math.nan if done.cpu_ms_per_request is None else done.cpu_ms_per_request,
         padding_share=math.nan if counted is None else counted.padding_share,
+        requests=clients.requests,
         errors=sum(clients.errors.values()),
         wrong_answers=clients.wrong_answers,
     )

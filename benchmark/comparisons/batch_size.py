@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from charts import line_charts, powers_of_two
 from matplotlib.figure import Figure
-from trials import Row, serving
+from trials import NOISE, Row, serving
 
 from comparisons.scale import Scale
 
@@ -36,9 +36,13 @@ def says(rows: list[Row]) -> str:
     told = []
     for model in MODELS:
         own = [row for row in rows if row.model == model]
-        best = max(own, key=lambda row: row.requests_per_s)
+        first, best = min(own, key=lambda row: row.x), max(own, key=lambda row: row.requests_per_s)
+        times = best.requests_per_s / first.requests_per_s
+        if times <= NOISE:
+            told.append(f"{model} does about as much with any size, at most {times:.2f} times what {first.x:.0f} gives")
+            continue
         told.append(
-            f"{model} does most with {best.x:.0f} rows, {best.requests_per_s / own[0].requests_per_s:.2f} times as "
-            f"much as with {own[0].x:.0f} (p99 {best.p99_ms:.0f} against {own[0].p99_ms:.0f} ms)"
+            f"{model} does most with {best.x:.0f} rows, {times:.2f} times as much as with {first.x:.0f} (p99 "
+            f"{best.p99_ms:.0f} against {first.p99_ms:.0f} ms)"
         )
     return "; ".join(told) + "."

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from charts import LABELS, bars, figure_of
 from matplotlib.figure import Figure
-from trials import DIRECT, JITNEY, Row, serving
+from trials import DIRECT, JITNEY, NOISE, Row, serving
 
 from comparisons.scale import Scale
 
@@ -21,7 +23,9 @@ def measure(scale: Scale) -> list[Row]:
     for model in MODELS:
         for variant, app in _VARIANTS.items():
             with serving(model, variant, scale.duration_s, app=app, batch_policy="eager") as trial:
-                rows += [trial.closed(callers, callers) for callers in CALLERS]
+                found = [trial.closed(callers, callers) for callers in CALLERS]
+            # Direct calls have no batches that a server could count: each is one.
+            rows += [replace(row, mean_batch_size=1.0) for row in found] if app == DIRECT else found
     return rows
 
 
@@ -47,7 +51,7 @@ def says(rows: list[Row]) -> str:
         for callers in CALLERS:
             direct, dynamic = (found[model, variant, callers] for variant in _VARIANTS)
             times = dynamic.requests_per_s / direct.requests_per_s
-            verdict = "pays" if times > 1.1 else "does not pay" if times < 0.95 else "makes no difference"
+            verdict = "pays" if times > NOISE else "does not pay" if times < 1 / NOISE else "makes no difference"
             told.append(
                 f"{model} with {callers} caller{'s' if callers > 1 else ''}: batching {verdict}, {times:.2f} times the "
                 f"throughput of direct calls (p99 {dynamic.p99_ms:.1f} against {direct.p99_ms:.1f} ms, batches of "

@@ -47,11 +47,11 @@ def draw(rows: list[Row]) -> Figure:
 
 
 def says(rows: list[Row]) -> str:
-    dynamic, grouped, fixed = rows
+    dynamic, grouped, fixed = ({row.variant: row for row in rows}[variant] for variant in _VARIANTS)
     of_dynamic, of_grouped = (row.requests_per_s / fixed.requests_per_s for row in (dynamic, grouped))
     return (
         f"With nine short texts in ten, padding to {_FIXED_WORDS} words makes {fixed.padding_share:.0%} of all words "
-        f"padding, and dynamic padding {dynamic.padding_share:.0%}: {of_dynamic:.2f} times the throughput. Batches of "
-        f"similar length (SCHEDULER=grouped) have {grouped.padding_share:.0%}, and {of_grouped:.2f} times the "
-        "throughput."
+        f"padding, and dynamic padding {dynamic.padding_share:.0%}: {of_dynamic:.2f} times the throughput (p99 "
+        f"{dynamic.p99_ms:.0f} against {fixed.p99_ms:.0f} ms). Batches of similar length (SCHEDULER=grouped) have "
+        f"{grouped.padding_share:.0%}, and {of_grouped:.2f} times the throughput (p99 {grouped.p99_ms:.0f} ms)."
     )

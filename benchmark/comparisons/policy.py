@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import ExitStack
 from itertools import product
 
 from charts import line_charts, logarithmic
 from matplotlib.figure import Figure
-from trials import Row, median_of, serving
+from trials import NOISE, Row, median_of, serving
 
 from comparisons.capacity import capacity_of
 from comparisons.scale import Scale
@@ -16,8 +17,6 @@ NAME = "policy_by_load"
 TITLE = "BATCH_POLICY by load, dense model, Poisson arrivals"
 
 EAGER = "eager"
-# Of a percentile in a short run on a machine that does other things too.
-NOISE = 1.1
 
 
 def measure(scale: Scale) -> list[Row]:
@@ -58,9 +57,11 @@ def says(rows: list[Row]) -> str:
     ]
     low = min(eager)
     window = min((row for row in windows if row.x == low), key=lambda row: row.p50_ms)
+    cpu_ms = eager[low].cpu_ms_per_request, window.cpu_ms_per_request
+    cpu = "" if math.isnan(sum(cpu_ms)) else " ({:.2f} against {:.2f} ms of CPU per request)".format(*cpu_ms)
     head = (
-        f"At {low:.0f} % load eager has a median of {eager[low].p50_ms:.1f} ms, the best window {window.p50_ms:.1f} ms "
-        f"({eager[low].cpu_ms_per_request:.2f} against {window.cpu_ms_per_request:.2f} ms of CPU per request). "
+        f"At {low:.0f} % load eager has a median of {eager[low].p50_ms:.1f} ms, the best window {window.p50_ms:.1f} ms"
+        f"{cpu}. "
     )
     if not worse:
         return f"{head}At no load has any window a p50 or p99 that is better by more than {NOISE - 1:.0%}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from charts import line_charts
 from matplotlib.figure import Figure
-from trials import Row, serving
+from trials import NOISE, Row, serving
 
 from comparisons.scale import Scale
 
@@ -34,10 +34,13 @@ def says(rows: list[Row]) -> str:
     told = []
     for callers in CALLERS:
         own = [row for row in rows if row.load == f"{callers} callers"]
-        best, last = max(own, key=lambda row: row.requests_per_s), own[-1]
+        best, worst = (pick(own, key=lambda row: row.requests_per_s) for pick in (max, min))
+        share = worst.requests_per_s / best.requests_per_s
+        if share >= 1 / NOISE:
+            told.append(f"with {callers} callers all give about as much, {best.requests_per_s:.0f} requests/s")
+            continue
         told.append(
-            f"with {callers} callers {best.x:g} ms gives most ({best.requests_per_s:.0f} requests/s), and {last.x:g} "
-            f"ms gives {last.requests_per_s / best.requests_per_s:.2f} times that (p99 {last.p99_ms:.0f} against "
-            f"{best.p99_ms:.0f} ms)"
+            f"with {callers} callers {best.x:g} ms gives most ({best.requests_per_s:.0f} requests/s), and {worst.x:g} "
+            f"ms least, {share:.2f} times that (p99 {worst.p99_ms:.0f} against {best.p99_ms:.0f} ms)"
         )
-    return f"{'; '.join(told)}.".capitalize()
+    return f"W{'; '.join(told).removeprefix('w')}."

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from charts import line_charts, logarithmic
 from matplotlib.figure import Figure
-from trials import Row, serving
+from trials import NOISE, Row, serving
 
 from comparisons.capacity import capacity_of
 from comparisons.scale import Scale
@@ -41,14 +43,25 @@ def draw(rows: list[Row]) -> Figure:
 
 
 def says(rows: list[Row]) -> str:
-    low, high = LOADS[0] * 100, LOADS[-1] * 100
     at = {(row.variant, row.x): row for row in rows}
-    told = []
-    for load in (low, high):
-        static, dynamic = at["static, 32 rows", load], at["dynamic", load]
-        told.append(
-            f"at {load:.0f} % load the median latency is {static.p50_ms:.1f} ms where a batch waits for 32 rows and "
-            f"{dynamic.p50_ms:.1f} ms with dynamic batches, and a request costs {static.cpu_ms_per_request:.2f} and "
-            f"{dynamic.cpu_ms_per_request:.2f} ms of CPU time"
-        )
-    return f"Measured {'; '.join(told)}: full batches can save CPU time, and cost waiting."
+    pairs = [(at["static, 32 rows", load * 100], at["dynamic", load * 100]) for load in (LOADS[0], LOADS[-1])]
+    told = [
+        f"at {static.x:.0f} % load the median latency is {static.p50_ms:.1f} ms where a batch waits for 32 rows and "
+        f"{dynamic.p50_ms:.1f} ms with dynamic batches{_cpu(static, dynamic)}"
+        for static, dynamic in pairs
+    ]
+    return f"Measured {'; '.join(told)}: {_conclusion(pairs)}."
+
+
+def _cpu(static: Row, dynamic: Row) -> str:
+    if math.isnan(static.cpu_ms_per_request + dynamic.cpu_ms_per_request):
+        return ""
+    return f", and a request costs {static.cpu_ms_per_request:.2f} and {dynamic.cpu_ms_per_request:.2f} ms of CPU time"
+
+
+def _conclusion(pairs: list[tuple[Row, Row]]) -> str:
+    """What waiting for full batches did at all of these loads, each told by static and dynamic."""
+    saves = all(static.cpu_ms_per_request * NOISE < dynamic.cpu_ms_per_request for static, dynamic in pairs)
+    waits = all(static.p50_ms > NOISE * dynamic.p50_ms for static, dynamic in pairs)
+    cpu = "less CPU time" if saves else "no less CPU time throughout"
+    return f"full batches took {cpu}, and {'longer to answer' if waits else 'no longer to answer throughout'}"

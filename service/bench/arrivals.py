@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
+# A week. Beyond it the times are taken for what they most likely are: of another unit.
+_LONGEST_REPLAY_S = 7 * 86_400.0
+
 
 def constant(rate_per_s: float) -> Iterator[float]:
     """Equally far apart, without end."""
@@ -41,7 +44,13 @@ def replay(path: Path) -> list[float]:
     if not times:
         raise ValueError("no times in it: it must hold one per line, in seconds or as an ISO 8601 date")
     first = min(times)
-    return sorted(time - first for time in times)
+    recorded = sorted(time - first for time in times)
+    if recorded[-1] > _LONGEST_REPLAY_S:
+        raise ValueError(
+            f"from the first to the last it is {recorded[-1]:.3g} s, and may be {_LONGEST_REPLAY_S:g}: it must be in "
+            "seconds, not in milliseconds"
+        )
+    return recorded
 
 
 def until(duration_s: float, arrivals: Iterator[float]) -> Iterator[float]:
@@ -50,7 +59,7 @@ def until(duration_s: float, arrivals: Iterator[float]) -> Iterator[float]:
 
 
 def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()
+    return path.read_text(encoding="utf-8-sig").split("\n")
 
 
 def _time(text: str, number: int) -> float:
@@ -59,7 +68,7 @@ def _time(text: str, number: int) -> float:
     except ValueError:
         try:
             seconds = datetime.fromisoformat(text).timestamp()
-        except ValueError:
+        except (ValueError, OverflowError):
             seconds = math.nan
     if not math.isfinite(seconds):
         raise ValueError(f"line {number} is no time: it must be seconds, or a date and time as 2026-01-31T12:00:00.250")

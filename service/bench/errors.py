@@ -15,6 +15,10 @@ class BadAddress(BenchError):
     """What was given is no address of a server."""
 
 
+class TooFewFiles(BenchError):
+    """This process may not open as many connections as were asked for."""
+
+
 class CannotMakeUp(BenchError):
     """The server's description of itself does not say enough to make up bodies."""
 

@@ -2,7 +2,8 @@
 
 In a closed loop a number of callers each wait for their answer before they ask again: a slow server is asked less. In
 an open loop requests are due at times of their own, and the latency of each counts from then on, also where it could
-not be sent because the server, or this program, was behind: what a stall did to those that came during it is seen.
+not be sent because the server, or this program, was behind: what a stall did to those that came during it is seen. No
+more are out at a time than there are connections: those behind them are late, and are told to be.
 """
 
 from __future__ import annotations
@@ -26,9 +27,16 @@ Progress = Callable[[float], None]
 _PROGRESS_EVERY_S = 0.2
 
 
+UNANSWERED = "unanswered"
+NOT_SENT = "not sent"
+
+
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request. Times are seconds from the start of the load. `wrong`: answered, but not as when it was alone."""
+    """One request. Times are seconds from the start of the load. `wrong`: answered, but not as when it was alone.
+
+    outcome: an answer's, UNANSWERED, or NOT_SENT; then `sent_s` is when it was given up.
+    """
 
     body: int
     due_s: float
@@ -41,7 +49,9 @@ class Exchange:
 class Load:
     """Sends bodies off and keeps what became of them in `exchanges`, in the order in which they were done.
 
-    bodies: how many there are; each caller goes through them in turns. *Thread:* one; the requests are greenlets of it.
+    bodies: how many there are; each caller goes through them in turns. connections: of an open loop, requests that are
+    out at a time. patience_s: how long after it was due a request may still be sent, and how long after the last one an
+    answer may come. *Thread:* one; the requests are greenlets of it.
     """
 
     def __init__(
@@ -49,12 +59,16 @@ class Load:
         ask: Ask,
         bodies: int,
         *,
+        connections: int = 512,
+        patience_s: float = 60.0,
         check: Check = lambda _body, _content: True,
         progress: Progress = lambda _fraction: None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._ask = ask
         self._bodies = bodies
+        self._connections = connections
+        self._patience_s = patience_s
         self._check = check
         self._progress = progress
         self._clock = clock
@@ -76,37 +90,28 @@ class Load:
         with self._running(duration_s):
             gevent.joinall([gevent.spawn(caller, number * step) for number in range(callers)], raise_error=True)
 
-    def open(self, due_times_s: Iterable[float], duration_s: float, patience_s: float = 60.0) -> None:
-        """Send a request off at each of these times, and wait for the answers, at most `patience_s` after the last.
+    def open(self, due_times_s: Iterable[float], duration_s: float) -> None:
+        """Send a request off at each of these times, and wait for the answers.
 
-        Those that are still out then end as "unanswered".
+        However the server behaves, it ends at most twice the patience after the last time.
         """
         import gevent
 
-        out: dict[Any, tuple[int, float]] = {}
-        faults: list[BaseException] = []
-
-        def ended(greenlet: Any) -> None:
-            if greenlet.successful():
-                del out[greenlet]
-            else:
-                faults.append(greenlet.exception)
-
+        out = _Out(self._connections)
         with self._running(duration_s):
             for number, due_s in enumerate(due_times_s):
                 # Also when it is late it lets others go first: their answers are waiting.
                 gevent.sleep(max(0.0, due_s - self._now()))
-                greenlet = gevent.Greenlet(self._exchange, number % self._bodies, due_s)
-                out[greenlet] = (number % self._bodies, due_s)
-                greenlet.rawlink(ended)
-                greenlet.start()
-            gevent.joinall(list(out), timeout=patience_s)
-        left = dict(out)
-        gevent.killall(list(left))
-        if faults:
-            raise faults[0]
+                body = number % self._bodies
+                left_s = due_s + self._patience_s - self._now()
+                if left_s > 0 and out.wait_for_place(left_s):
+                    out.start(gevent.Greenlet(self._exchange, body, due_s), (body, due_s, self._now()))
+                else:
+                    now_s = self._now()
+                    self.exchanges.append(Exchange(body, due_s, now_s, now_s, NOT_SENT))
+            left = out.end(self._patience_s)
         now_s = self._now()
-        self.exchanges += [Exchange(body, due_s, now_s, now_s, "unanswered") for body, due_s in left.values()]
+        self.exchanges += [Exchange(body, due_s, sent_s, now_s, UNANSWERED) for body, due_s, sent_s in left]
 
     def _exchange(self, body: int, due_s: float) -> None:
         sent_s = self._now()
@@ -136,3 +141,43 @@ class Load:
         while True:
             self._progress(min(1.0, self._now() / duration_s))
             gevent.sleep(_PROGRESS_EVERY_S)
+
+
+class _Out:
+    """The requests that are out: at most as many as there are connections."""
+
+    def __init__(self, connections: int) -> None:
+        from gevent.lock import Semaphore
+
+        self._places = Semaphore(connections)
+        self._running: dict[Any, tuple[int, float, float]] = {}
+        self._faults: list[BaseException] = []
+
+    def wait_for_place(self, limit_s: float) -> bool:
+        """Take the next free place; False where there was none in time."""
+        taken: bool = self._places.acquire(timeout=limit_s)
+        return taken
+
+    def start(self, greenlet: Any, what: tuple[int, float, float]) -> None:
+        """Send off `what`, a body and the times when it was due and sent, in the place that was taken."""
+        self._running[greenlet] = what
+        greenlet.rawlink(self._ended)
+        greenlet.start()
+
+    def end(self, patience_s: float) -> list[tuple[int, float, float]]:
+        """Wait for those that are out; what is then left. Raises what went wrong in any of them."""
+        import gevent
+
+        gevent.joinall(list(self._running), timeout=patience_s)
+        left = dict(self._running)
+        gevent.killall(list(left))
+        if self._faults:
+            raise self._faults[0]
+        return list(left.values())
+
+    def _ended(self, greenlet: Any) -> None:
+        self._places.release()
+        if greenlet.successful():
+            del self._running[greenlet]
+        else:
+            self._faults.append(greenlet.exception)

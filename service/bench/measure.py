@@ -21,7 +21,10 @@ Say = Callable[[str, float | None], None]
 
 @dataclass(frozen=True, slots=True)
 class ServerSide:
-    """`counted`: None where `/metrics` cannot be read. `cpu_s`: None where the server is on another machine."""
+    """`counted`: None where `/metrics` cannot be read, or began anew meanwhile.
+
+    `cpu_s`: None where the server is on another machine, or was started again.
+    """
 
     counted: Scrape | None
     cpu_s: float | None
@@ -29,12 +32,16 @@ class ServerSide:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """`distinct_answers`: of the bodies, asked alone; where it is 1, a wrong answer could hardly have been seen."""
+    """`distinct_answers`: of the bodies, asked alone; where it is 1, a wrong answer could hardly have been seen.
+
+    `has_steady_answers`: False where a body asked alone twice got two answers, so that none can be called wrong.
+    """
 
     pattern: Pattern
     clients: LoadResult
     server: ServerSide
     distinct_answers: int
+    has_steady_answers: bool = True
 
     @property
     def cpu_ms_per_request(self) -> float | None:
@@ -55,7 +62,7 @@ def measure(
     reference: Reference | None = None,
     say: Say = lambda _message, _fraction: None,
 ) -> Measurement:
-    """Put the load on and tell what came of it. Raises NoReference, or ValueError for a replay without times.
+    """Put the load on and tell what came of it. Raises NoReference.
 
     reference: the right answers, where they are known already.
     """
@@ -66,6 +73,8 @@ def measure(
     load = Load(
         lambda body: client.predict(bodies[body]),
         len(bodies),
+        connections=client.connections,
+        patience_s=client.timeout_s,
         check=reference.agrees,
         progress=lambda fraction: say(f"measuring, {pattern}", fraction),
     )
@@ -73,11 +82,11 @@ def measure(
     pattern.run(load, random.Random(seed))
     spent, after = _spent(client), _scrape(client)
     server = ServerSide(
-        counted=None if before is None or after is None else after - before,
+        counted=None if before is None or after is None else after.since(before),
         cpu_s=None if spent is None or spent_before is None else spent.since(spent_before),
     )
-    result = result_of(load.exchanges, [body.rows for body in bodies])
-    return Measurement(pattern, result, server, reference.distinct)
+    result = result_of(load.exchanges, [body.rows for body in bodies], pattern.duration_s)
+    return Measurement(pattern, result, server, reference.distinct, reference.is_steady)
 
 
 def _warm_up(client: Client, bodies: Sequence[Body], pattern: Pattern, warm_up_s: float, say: Say) -> None:
@@ -86,7 +95,11 @@ def _warm_up(client: Client, bodies: Sequence[Body], pattern: Pattern, warm_up_s
         return
     kind = Kind.CLOSED if pattern.kind is Kind.REPLAY else pattern.kind
     load = Load(
-        lambda body: client.predict(bodies[body]), len(bodies), progress=partial(say, f"warming up for {warm_up_s:g} s")
+        lambda body: client.predict(bodies[body]),
+        len(bodies),
+        connections=client.connections,
+        patience_s=client.timeout_s,
+        progress=partial(say, f"warming up for {warm_up_s:g} s"),
     )
     replace(pattern, kind=kind, duration_s=warm_up_s).run(load, random.Random(0))
 

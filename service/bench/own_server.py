@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import IO
 from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.request import ProxyHandler, build_opener
 
 from service.bench.errors import BenchError
 
@@ -24,7 +27,12 @@ _LOOK_EVERY_S = 0.05
 _SHOWN_LOG_CHARS = 2000
 
 # What ./.env may hold and must not count here: an empty variable is none. Nobody but this machine can ask.
-_UNSET = dict.fromkeys(("API_KEYS", "METRICS_KEY", "MODEL_REPOSITORY", "BATCH_SIZE_BUCKETS", "THREADS"), "")
+_UNSET = dict.fromkeys(
+    ("API_KEYS", "METRICS_KEY", "MODEL_REPOSITORY", "BATCH_SIZE_BUCKETS", "THREADS", "GUNICORN_CMD_ARGS"), ""
+)
+
+# A proxy that this machine asks the world through has no way to its own servers.
+_urlopen = build_opener(ProxyHandler({})).open
 
 
 class ServerFailed(BenchError):
@@ -35,7 +43,7 @@ class ServerFailed(BenchError):
 def own_server(
     settings: Mapping[str, object], *, app: str = "service:create_app()", start_limit_s: float = START_LIMIT_S
 ) -> Iterator[str]:
-    """Yields the URL of a server that is ready; it is stopped at the end.
+    """Yields the URL of a server that is ready; it is stopped at the end, also when this process is told to stop.
 
     settings: environment variables; they win over those of this process, and over ./.env. Raises ServerFailed.
     """
@@ -49,13 +57,31 @@ def own_server(
         "BIND": f"127.0.0.1:{port}",
     }
     command = [sys.executable, "-m", "gunicorn", "-c", "python:service.gunicorn_config", app]
-    with tempfile.TemporaryFile() as log:
+    with _ended_as_by_ctrl_c(), tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, env=environ, stdout=log, stderr=subprocess.STDOUT)  # noqa: S603
         try:
             _wait_ready(process, f"http://127.0.0.1:{port}", start_limit_s, log)
             yield f"http://127.0.0.1:{port}"
         finally:
             _stop(process)
+
+
+@contextmanager
+def _ended_as_by_ctrl_c() -> Iterator[None]:
+    """Also SIGTERM, and the end of the terminal, unwind the stack: no server may be left behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only that one may decide on signals
+        return
+
+    def unwind(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, unwind) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def model_settings(model: Path) -> dict[str, object]:
@@ -74,7 +100,7 @@ def _wait_ready(process: subprocess.Popen[bytes], url: str, limit_s: float, log:
     give_up_at = time.monotonic() + limit_s
     while time.monotonic() < give_up_at and process.poll() is None:
         try:
-            with urlopen(f"{url}/healthz", timeout=5):  # noqa: S310 the address is of this machine
+            with _urlopen(f"{url}/healthz", timeout=5):
                 return
         except (URLError, OSError):
             time.sleep(_LOOK_EVERY_S)

@@ -6,7 +6,6 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 
 from service.bench import arrivals
 from service.bench.load import Load
@@ -26,7 +25,7 @@ class Kind(StrEnum):
 class Pattern:
     """`callers` counts for a closed loop, `rate_per_s` (requests) for the open ones, `burst` for bursts alone.
 
-    `recorded`: the file whose times are replayed; then the last of them ends the load, where `duration_s` does not.
+    `recorded`: the times that are replayed, rising from 0; those from `duration_s` on are left out.
     """
 
     kind: Kind
@@ -34,7 +33,7 @@ class Pattern:
     callers: int = 1
     rate_per_s: float = 0.0
     burst: int = 1
-    recorded: Path | None = None
+    recorded: tuple[float, ...] = ()
 
     @property
     def connections(self) -> int | None:
@@ -42,7 +41,7 @@ class Pattern:
         return self.callers if self.kind is Kind.CLOSED else None
 
     def run(self, load: Load, rng: random.Random) -> None:
-        """Put it on. Raises ValueError for a file that holds no times."""
+        """Put it on."""
         if self.kind is Kind.CLOSED:
             load.closed(self.callers, self.duration_s)
         else:
@@ -55,13 +54,12 @@ class Pattern:
             return arrivals.poisson(self.rate_per_s, rng)
         if self.kind is Kind.BURSTS:
             return arrivals.bursts(self.rate_per_s, self.burst)
-        assert self.recorded is not None, "a replay needs recorded times"
-        return arrivals.replay(self.recorded)
+        return self.recorded
 
     def __str__(self) -> str:
         if self.kind is Kind.CLOSED:
             return f"{self.callers} callers in a closed loop"
         if self.kind is Kind.REPLAY:
-            return "an open loop, recorded arrivals"
+            return f"an open loop, {len(self.recorded):,} recorded arrivals"
         shape = f"{self.kind} of {self.burst}" if self.kind is Kind.BURSTS else f"{self.kind} arrivals"
         return f"an open loop, {shape}, {self.rate_per_s:g} requests/s"

@@ -4,24 +4,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from service.bench.measure import Measurement
-from service.bench.result import Quantiles
+from service.bench.result import LoadResult, Quantiles
 from service.bench.scraped import Histogram, Scrape
 
 # Where this share of the requests was sent late by more than a tenth of the median latency, the load was behind.
 _LATE_SHARE = 0.1
+
+# Requests are sent off by a clock that ticks about once in a millisecond; what is later than this was held up.
+_LATE_MS = 2.0
+
+# With fewer requests than this the slowest of them is what is called the 99th percentile.
+_LEAST_FOR_P99 = 100
+
+# Rows that the server counted, to those that were sent to it: above this, others asked it too.
+_OTHERS_SHARE = 1.02
 
 
 def as_data(measurement: Measurement) -> dict[str, Any]:
     """Of JSON types only; a number that there is none of is null."""
     clients = measurement.clients
     data = {
-        "load": {**asdict(measurement.pattern), "kind": measurement.pattern.kind.value, "recorded": None},
+        "load": {
+            **asdict(replace(measurement.pattern, recorded=())),
+            "kind": measurement.pattern.kind.value,
+            "recorded": len(measurement.pattern.recorded) or None,
+        },
         **asdict(clients),
         "distinct_answers": measurement.distinct_answers,
+        "has_steady_answers": measurement.has_steady_answers,
         "server": {
             "cpu_ms_per_request": measurement.cpu_ms_per_request,
             **_counted(measurement.server.counted),
@@ -58,18 +72,50 @@ def as_lines(measurement: Measurement) -> Iterator[str]:
 
 def doubts(measurement: Measurement) -> Iterator[str]:
     """What a reader must know before believing the figures."""
-    clients, server = measurement.clients, measurement.server
-    if clients.late_ms.p95 > _LATE_SHARE * clients.latency_ms.p50:
+    yield from _doubts_of_clients(measurement.clients)
+    if not measurement.has_steady_answers:
+        yield (
+            "the same body got different answers when it was asked alone twice: none could be called wrong, and only "
+            "the number of predictions was looked at"
+        )
+    elif measurement.distinct_answers == 1:
+        yield "all bodies have the same answer: a mix-up of answers would not be seen; give more different --bodies"
+    yield from _doubts_of_server(measurement)
+
+
+def _doubts_of_clients(clients: LoadResult) -> Iterator[str]:
+    if clients.late_ms.p95 > max(_LATE_MS, _LATE_SHARE * clients.latency_ms.p50):
         yield (
             "many requests were sent late: the server holds the connections, or this program is short of CPU; "
             "latencies count from when requests were due"
         )
-    if measurement.distinct_answers == 1:
-        yield "all bodies have the same answer: a mix-up of answers would not be seen; give more different --bodies"
-    if server.counted is None:
-        yield "the server's /metrics cannot be read (METRICS_KEY?): nothing is known of its batches"
-    if server.cpu_s is None:
-        yield "the server's processes cannot be seen from here: nothing is known of its CPU time"
+    answered = clients.requests - sum(clients.errors.values())
+    if answered < clients.requests:
+        yield (
+            f"{1 - answered / clients.requests:.1%} of the requests failed: latencies are of the others, and may look "
+            "the better for it"
+        )
+    if 0 < answered < _LEAST_FOR_P99:
+        yield f"{answered} answers are too few for a 99th percentile: it is the slowest of them"
+
+
+def _doubts_of_server(measurement: Measurement) -> Iterator[str]:
+    counted, rows = measurement.server.counted, measurement.clients.rows
+    if counted is None:
+        yield (
+            "the server's /metrics cannot be read (METRICS_KEY?), or began anew (a restart?): nothing is known of its "
+            "batches"
+        )
+    elif counted.batch_size.sum > _OTHERS_SHARE * rows:
+        yield (
+            f"the server counted {counted.batch_size.sum:,.0f} rows and was sent {rows:,} from here: others asked it, "
+            "too, and its figures are of all of them"
+        )
+    if measurement.server.cpu_s is None:
+        yield (
+            "the server's processes cannot be seen from here, or were started again meanwhile: nothing is known of its "
+            "CPU time"
+        )
 
 
 def _counted(counted: Scrape | None) -> dict[str, Any]:

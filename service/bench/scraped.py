@@ -57,19 +57,25 @@ COUNTERS = ("inference_tokens_total", "inference_padding_tokens_total")
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """Histograms and counters by name, all models and versions together."""
+    """Histograms and counters by name."""
 
     histograms: dict[str, Histogram]
     counters: dict[str, float]
 
     @classmethod
-    def parse(cls, text: str) -> Scrape:
-        """Of the text that `/metrics` answers; what is missing counts as zero. Raises ValueError for other texts."""
+    def parse(cls, text: str, labels: Mapping[str, str] | None = None) -> Scrape:
+        """Of the text that `/metrics` answers; what is missing counts as zero. Raises ValueError for other texts.
+
+        labels: of what is taken from it; None for all models and versions together.
+        """
+        wanted = (labels or {}).items()
         cumulated: dict[str, dict[float, float]] = {name: defaultdict(float) for name in HISTOGRAMS}
         sums = dict.fromkeys(HISTOGRAMS, 0.0)
         counters = dict.fromkeys(COUNTERS, 0.0)
         for metric in text_string_to_metric_families(text):
             for sample in metric.samples:
+                if not wanted <= sample.labels.items():
+                    continue
                 if sample.name in counters:
                     counters[sample.name] += sample.value
                 elif metric.name not in cumulated:
@@ -85,6 +91,12 @@ class Scrape:
             {name: self.histograms[name] - earlier.histograms[name] for name in HISTOGRAMS},
             {name: self.counters[name] - earlier.counters[name] for name in COUNTERS},
         )
+
+    def since(self, earlier: Scrape) -> Scrape | None:
+        """What was counted since `earlier`; None where the server has begun to count anew."""
+        between = self - earlier
+        counts = [count for histogram in between.histograms.values() for count in histogram.counts.values()]
+        return None if min([*counts, *between.counters.values()], default=0.0) < 0 else between
 
     @property
     def batch_size(self) -> Histogram:

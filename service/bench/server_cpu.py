@@ -10,19 +10,25 @@ from pathlib import Path
 # The state of a listening socket. Source: Linux, include/net/tcp_states.h.
 _LISTENS = "0A"
 
-# Fields of /proc/PID/stat behind the command name in brackets, from 0. Source: proc(5).
-_PARENT, _USER_TICKS, _SYSTEM_TICKS, _STARTED = 1, 11, 12, 19
+# Fields of /proc/PID/stat behind the command name in brackets, from 0: user and system time, and the same of children
+# that have ended and were waited for. Source: proc(5).
+_PARENT, _TICKS, _STARTED = 1, slice(11, 15), 19
 
 
 @dataclass(frozen=True, slots=True)
 class CpuTimes:
-    """Seconds, user and system, of each process by its id and start: a process that ends in between is left out."""
+    """Seconds, user and system, of all processes of a server.
 
-    seconds: dict[tuple[int, int], float]
+    A process that ends takes its time along to its parent, so that nothing is lost when workers are replaced. `roots`:
+    those without a parent among them, by id and start.
+    """
 
-    def since(self, earlier: CpuTimes) -> float:
-        """Seconds spent since `earlier`."""
-        return sum(spent - earlier.seconds.get(process, 0.0) for process, spent in self.seconds.items())
+    total_s: float
+    roots: frozenset[tuple[int, int]]
+
+    def since(self, earlier: CpuTimes) -> float | None:
+        """Seconds spent since `earlier`; None where the server itself is not the same any more."""
+        return self.total_s - earlier.total_s if self.roots == earlier.roots else None
 
 
 def cpu_times(port: int, proc: Path = Path("/proc")) -> CpuTimes | None:
@@ -35,13 +41,9 @@ def cpu_times(port: int, proc: Path = Path("/proc")) -> CpuTimes | None:
     family = {pid for pid in stats if holders & set(_ancestry(pid, stats))}
     if not family:
         return None
-    tick_s = 1 / os.sysconf("SC_CLK_TCK")
-    return CpuTimes(
-        {
-            (pid, int(stats[pid][_STARTED])): (int(stats[pid][_USER_TICKS]) + int(stats[pid][_SYSTEM_TICKS])) * tick_s
-            for pid in family
-        }
-    )
+    ticks = sum(int(spent) for pid in family for spent in stats[pid][_TICKS])
+    roots = frozenset((pid, int(stats[pid][_STARTED])) for pid in family if int(stats[pid][_PARENT]) not in family)
+    return CpuTimes(ticks / os.sysconf("SC_CLK_TCK"), roots)
 
 
 def _listening(port: int, proc: Path) -> set[str]:

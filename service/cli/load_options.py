@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +29,21 @@ class MixOfSizes(click.ParamType[Mix]):
             self.fail(str(error), param, ctx)
 
 
+class FiniteRange(click.FloatRange):
+    """A number within bounds. The words `nan` and `inf`, which are numbers to Python, are within none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail("must be a finite number", param, ctx)
+        return number
+
+
+# What can stand in a request. Source: RFC 9110, sections 5.1 and 5.5.
+_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+
+
 class Header(click.ParamType[tuple[str, str]]):
     """A header on the command line."""
 
@@ -34,8 +51,9 @@ class Header(click.ParamType[tuple[str, str]]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
         name, colon, text = str(value).partition(":")
-        if not colon or not name.strip() or not value.isprintable():
-            self.fail("must be NAME:VALUE", param, ctx)
+        is_name = _HEADER_NAME.fullmatch(name.strip())
+        if not colon or not is_name or not _HEADER_VALUE.fullmatch(text):
+            self.fail("must be NAME:VALUE, of characters that a header may hold", param, ctx)
         return name.strip(), text.strip()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import click
 
 from service.bench.bodies import read_bodies
 from service.bench.errors import BenchError
-from service.cli.load_options import Header, read_or_fail
+from service.cli.load_options import FiniteRange, Header, read_or_fail
 from service.demo.steps import console_report, say_for
 
 if TYPE_CHECKING:
@@ -32,19 +33,17 @@ Echo = Callable[[str], None]
 @click.option("--url", help="Of a running service: advice from what it has measured of itself, without any load.")
 @click.option("--name", help="Of the model, where the running service has several.")
 @click.option(
-    "--slo-ms", default=50.0, show_default=True, type=click.FloatRange(min=0, min_open=True), help="The p99 to keep."
+    "--slo-ms", default=50.0, show_default=True, type=FiniteRange(min=0, min_open=True), help="The p99 to keep."
 )
 @click.option(
     "--bodies",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="JSON bodies of predict requests, one per line, to measure with; otherwise they are made up.",
 )
-@click.option(
-    "--duration", "duration_s", default=10.0, show_default=True, type=click.FloatRange(min=1), help="Of a check."
-)
+@click.option("--duration", "duration_s", default=10.0, show_default=True, type=FiniteRange(min=1), help="Of a check.")
 @click.option("--check/--no-check", "has_to_check", default=True, help="Measure under load what was recommended.")
 @click.option("--header", "headers", multiple=True, type=Header(), help="For --url, e.g. X-API-Key:KEY.")
-@click.option("--env", "env_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the settings there.")
+@click.option("--env", "env_file", type=click.Path(dir_okay=False, path_type=Path), help="Put the settings in there.")
 @click.option("--chart", type=click.Path(dir_okay=False, path_type=Path), help="Draw what batches cost there, as SVG.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def tune(
@@ -71,6 +70,9 @@ def tune(
 
     if (model is None) == (url is None):
         raise click.UsageError("give either a MODEL, or --url of a running service")
+    for option, path in (("--env", env_file), ("--chart", chart)):
+        if path is not None:
+            refuse_if_not_writable(option, path)
     echo: Echo = partial(click.echo, err=as_json)
     say = say_for("tune", console_report())
     tried: list[Attempt] = []
@@ -86,15 +88,34 @@ def tune(
         advice = advise(curve, slo_ms, request_s)
         lines = [*report.curve_lines(curve), *report.text_lines(lengths), "", *report.advice_lines(advice, slo_ms)]
         echo("\n".join(lines))
-        if model is not None and has_to_check:
+        if model is not None and has_to_check and _is_worth_a_check(advice, curve, slo_ms, duration_s, echo):
             tried = _checked(model, advice, slo_ms, figures, duration_s, say, echo)
             advice = tried[-1].advice
+        if as_json:  # before anything is written: what took so long must not be lost
+            click.echo(json.dumps(report.as_data(curve, advice, slo_ms, tried), indent=2))
         _write(curve, advice, slo_ms, tried, env_file, chart)
     except BenchError as error:
         raise click.ClickException(str(error)) from None
-    if as_json:
-        click.echo(json.dumps(report.as_data(curve, advice, slo_ms, tried), indent=2))
     sys.exit(0 if (tried[-1].kept if tried else advice.keeps_slo) else 1)
+
+
+def refuse_if_not_writable(option: str, path: Path) -> None:
+    """Raise UsageError before anything has been measured for a file that could not be written afterwards."""
+    place = path if path.exists() else path.absolute().parent
+    if not os.access(place, os.W_OK) or not (path.exists() or place.is_dir()):
+        raise click.UsageError(f"{option}: {path} cannot be written")
+
+
+def _is_worth_a_check(advice: Advice, curve: Curve, slo_ms: float, duration_s: float, echo: Echo) -> bool:
+    """Whether a check can turn out either way; where it cannot, say why."""
+    from service.tune.check import LEAST_REQUESTS
+
+    if curve.t1_s * 1000 >= slo_ms:
+        return False  # said already: the model alone takes too long
+    if advice.requests_per_s * duration_s < LEAST_REQUESTS:
+        echo(f"At that rate {duration_s:g} s are too short for a check: give a longer --duration.")
+        return False
+    return True
 
 
 def _measured(model: Path, bodies: Path | None, duration_s: float, say: Say) -> ModelFigures:
@@ -137,12 +158,14 @@ def _write(
     curve: Curve, advice: Advice, slo_ms: float, tried: list[Attempt], env_file: Path | None, chart: Path | None
 ) -> None:
     from service.tune.chart import draw
-    from service.tune.report import env_text
+    from service.tune.env_file import merged
+    from service.tune.report import remarks
 
     try:
         if env_file is not None:
-            env_file.write_text(env_text(advice, slo_ms, tried), encoding="utf-8")
+            existing = env_file.read_text(encoding="utf-8") if env_file.exists() else ""
+            env_file.write_text(merged(existing, advice.settings(), remarks(advice, slo_ms, tried)), encoding="utf-8")
         if chart is not None:
             draw(curve, advice, f"What batches cost; recommended for a p99 of {slo_ms:g} ms", chart)
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise click.ClickException(f"the result cannot be written: {error}") from None

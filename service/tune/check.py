@@ -22,6 +22,9 @@ _BATCH_SHARE = 0.5
 MOST_ATTEMPTS = 6
 _LEAST_RATE_PER_S = 1.0
 
+# A 99th percentile of fewer requests says nothing.
+LEAST_REQUESTS = 20
+
 # As many as may wait while a batch runs that is slower than all before.
 _CONNECTIONS = 512
 
@@ -66,6 +69,8 @@ def attempts(
         yield Attempt(advice, measured, kept)
         if kept:
             return
+        if not clients.requests:  # of still less load there would be nothing to tell either
+            return
         is_batch_long = 2000 * curve.batch_s(advice.max_batch_size) > _BATCH_SHARE * slo_ms
         advice = _stepped_down(advice, clients.requests_per_s, smaller_batches=is_batch_long)
 
@@ -73,6 +78,7 @@ def attempts(
 def _stepped_down(advice: Advice, answered_per_s: float, *, smaller_batches: bool) -> Advice:
     """Less load than was asked for, and than was answered: a server that was swamped has shown what it can do."""
     rate = max(_LEAST_RATE_PER_S, _STEP_DOWN * min(advice.requests_per_s, answered_per_s))
+    rate = min(rate, advice.requests_per_s)
     size = max(1, advice.max_batch_size // 2) if smaller_batches else advice.max_batch_size
     threads = threads_for(size, rate, advice.p99_ms)
     return replace(advice, requests_per_s=rate, max_batch_size=size, threads=threads)

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 # A size is on the plateau where it gives this share of the most rows per second that any gives.
 PLATEAU_SHARE = 0.95
 
+# Times are told in steps of a microsecond; what comes out as none is half of one.
+_LEAST_S = 0.5e-6
+
 
 @dataclass(frozen=True, slots=True)
 class Curve:
@@ -20,7 +23,7 @@ class Curve:
     @classmethod
     def of(cls, batch_s_by_rows: Mapping[int, float]) -> Curve:
         """From seconds by rows."""
-        return cls(tuple(sorted(batch_s_by_rows.items())))
+        return cls(tuple((rows, max(_LEAST_S, time_s)) for rows, time_s in sorted(batch_s_by_rows.items())))
 
     @property
     def sizes(self) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,13 @@ class LiveFigures:
 
 def live_figures(client: Client, model: str | None = None) -> LiveFigures:
     """Of `model`, or of the one that has run the most rows. Raises NothingMeasured."""
+    try:
+        return _figures(client, model)
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
+        raise NothingMeasured("what the service tells of itself is not what a Jitney does: is it one?") from None
+
+
+def _figures(client: Client, model: str | None) -> LiveFigures:
     stats = [entry for entry in _stats(client) if model in (None, entry["name"])]
     if not stats:
         raise NothingMeasured("the service has no such model loaded")
@@ -48,7 +56,9 @@ def live_figures(client: Client, model: str | None = None) -> LiveFigures:
         raise NothingMeasured(
             f"no batch size has run {_LEAST_BATCHES} times yet: ask again when there was some traffic"
         )
-    return LiveFigures(busiest["name"], Curve.of(times_s), _scrape(client), _beside_the_model_s(busiest))
+    # Of this one alone, as the batches above are.
+    counted = _scrape(client, {"model": busiest["name"], "version": busiest["version"]})
+    return LiveFigures(busiest["name"], Curve.of(times_s), counted, _beside_the_model_s(busiest))
 
 
 def _stats(client: Client) -> list[dict[str, Any]]:
@@ -59,11 +69,11 @@ def _stats(client: Client) -> list[dict[str, Any]]:
     return found
 
 
-def _scrape(client: Client) -> Scrape:
+def _scrape(client: Client, labels: Mapping[str, str]) -> Scrape:
     outcome, content = client.get("/metrics")
     if outcome != "200":
         raise NothingMeasured(f"/metrics ends with {outcome}: METRICS_KEY needs a --header")
-    return Scrape.parse(content.decode())
+    return Scrape.parse(content.decode(), labels)
 
 
 def _beside_the_model_s(entry: dict[str, Any]) -> float:

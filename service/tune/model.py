@@ -31,10 +31,27 @@ _DISTINCT = 64
 _WORDS = (5, 20, 80)
 _TEXT_SIZES = (1, 8, 32)
 
+# Each request makes a batch of its own, and as large a one as it asks for. The start tries nothing: batches that are
+# too much for the model are found out one by one.
+_PROBED: Mapping[str, object] = {
+    "MAX_BATCH_SIZE": SIZES[-1],
+    "MAX_BATCH_LATENCY_MS": 0,
+    "MAX_BATCH_TOKENS": "",
+    "MAX_INSTANCES": "",
+    "MAX_QUEUE_SIZE": "",
+    "SCHEDULER": "fifo",
+    "WARMUP": "false",
+    "SELF_CHECK": "off",
+}
+
+# Of the time that there is, how much may go into asking for each body alone.
+_ASKING_SHARE = 0.5
+
 # Callers of the load that tells what a request costs, for how long, and the least that one is taken to cost, seconds.
 _CALLERS = 64
 _LOAD_S = 3.0
 _LEAST_COST_S = 0.0002
+_LEAST_FULL_BATCHES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +71,9 @@ def model_figures(
 
     given: bodies to take the instances from; None to make them up.
     """
-    # Each request makes a batch of its own, and as large a one as it asks for.
-    settings = {"MAX_BATCH_SIZE": SIZES[-1], "MAX_BATCH_LATENCY_MS": 0, "MAX_BATCH_TOKENS": "", "SCHEDULER": "fifo"}
     say("starting a server", None)
     with (
-        own_server({**model_settings(model), **settings}) as url,
+        own_server({**model_settings(model), **_PROBED}) as url,
         Client(url, connections=_CALLERS) as client,
         Client(f"{url}/predict?explain=1", connections=1) as asking,
     ):
@@ -77,7 +92,9 @@ def model_figures(
                 rng=rng,
                 progress=partial(say, f"measuring texts of {words} words"),
             )
-        bodies = [json_body({"instances": [instance]}) for instance in instances]
+        # With a slow model there is no time for all of them.
+        affordable = max(1, int(_ASKING_SHARE * limit_s / curve.t1_s))
+        bodies = [json_body({"instances": [instance]}) for instance in instances[:affordable]]
         return ModelFigures(curve, by_words, _request_s(client, bodies, curve, say), bodies)
 
 
@@ -104,8 +121,11 @@ def _instances(description: dict[str, Any], given: Sequence[Body] | None, words:
 def _request_s(client: Client, bodies: Sequence[Body], curve: Curve, say: Say) -> float:
     """What a request costs beside the model: what is missing when all that a full load takes is ascribed to batches.
 
-    As time and not as CPU time, so that whatever else this machine has to do counts, the load itself included.
+    As time and not as CPU time, so that whatever else this machine has to do counts, the load itself included. Of a
+    model that would run next to no full batch meanwhile it cannot be told, and does not matter.
     """
+    if curve.batch_s(_CALLERS) > _LOAD_S / _LEAST_FULL_BATCHES:
+        return HTTP_S
     measured = measure(client, bodies, Pattern(Kind.CLOSED, _LOAD_S, callers=_CALLERS), warm_up_s=0.5, say=say)
     counted = measured.server.counted
     if counted is None or not measured.clients.rows_per_s:

@@ -21,20 +21,31 @@ def curve_lines(curve: Curve) -> Iterator[str]:
     """What batches cost, and what follows from it."""
     yield "  rows   batch, ms   rows/s"
     for size, batch_s in curve.points:
-        yield f"  {size:>4}   {batch_s * 1000:>9.3f}   {curve.rows_per_s(size):>6,.0f}"
+        yield f"  {size:>4}   {batch_s * 1000:>9.3f}   {_rate(curve.rows_per_s(size)):>6}"
     yield ""
     if math.isnan(curve.marginal_s):
         yield "Batches of one size only: what one more row costs is not known."
         return
-    yield (
-        f"A batch of {curve.sizes[0]} takes {curve.t1_s * 1000:.3f} ms and each further row "
-        f"{curve.marginal_s * 1000:.3f} ms; from {curve.plateau} rows on, larger batches bring next to nothing."
-    )
+    further = f"each further row {curve.marginal_s * 1000:.3f} ms"
+    if curve.marginal_s <= 0:
+        further = "further rows nothing that could be measured"
+    yield (f"A batch of {curve.sizes[0]} takes {curve.t1_s * 1000:.3f} ms and {further}; {_plateau(curve)}")
     if curve.gain < _LEAST_GAIN:
         yield (
             f"Batching hardly pays for this model on this machine: at best {curve.gain:.2f} times the rows of "
             f"batches of {curve.sizes[0]}."
         )
+
+
+def _plateau(curve: Curve) -> str:
+    if curve.plateau == curve.sizes[-1]:
+        return f"up to {curve.plateau} rows, the most that was measured, larger batches bring more."
+    return f"from {curve.plateau} rows on, larger batches bring next to nothing."
+
+
+def _rate(per_s: float) -> str:
+    """Whole numbers, where they say enough."""
+    return f"{per_s:,.0f}" if per_s >= 10 else f"{per_s:.2g}"
 
 
 def text_lines(by_words: Mapping[int, Curve]) -> Iterator[str]:
@@ -52,7 +63,7 @@ def advice_lines(advice: Advice, slo_ms: float) -> Iterator[str]:
     yield ""
     if not advice.keeps_slo:
         yield f"No settings are expected to keep a p99 of {slo_ms:g} ms: the model alone takes too long for it."
-    yield f"Expected: {advice.requests_per_s:,.0f} requests/s of one row with a p99 of {advice.p99_ms:.1f} ms."
+    yield f"Expected: {_rate(advice.requests_per_s)} requests/s of one row with a p99 of {advice.p99_ms:.1f} ms."
 
 
 def attempt_line(attempt: Attempt, slo_ms: float) -> str:
@@ -62,9 +73,11 @@ def attempt_line(attempt: Attempt, slo_ms: float) -> str:
     rows = f", {counted.batch_size.mean:.1f} rows a batch" if counted is not None and counted.batch_size.count else ""
     failed = f", errors {clients.errors}" if clients.errors else ""
     failed += f", {clients.wrong_answers} wrong answers" if clients.wrong_answers else ""
-    verdict = "kept" if attempt.kept else f"missed (at most {slo_ms:g} ms); trying less"
+    verdict = "kept" if attempt.kept else f"missed (at most {slo_ms:g} ms)"
+    if not clients.requests:
+        verdict = "no request was due in that time; give a longer --duration"
     return (
-        f"Measured with batches of {advice.max_batch_size} at {advice.requests_per_s:,.0f} requests/s: p50 "
+        f"Measured with batches of {advice.max_batch_size} at {_rate(advice.requests_per_s)} requests/s: p50 "
         f"{clients.latency_ms.p50:.1f} ms, p99 {clients.latency_ms.p99:.1f} ms{rows}{failed}: {verdict}."
     )
 
@@ -79,16 +92,17 @@ def live_lines(counted: Scrape) -> Iterator[str]:
     )
 
 
-def env_text(advice: Advice, slo_ms: float, tried: Sequence[Attempt]) -> str:
-    """Lines for a `.env` file, with where they come from."""
+def remarks(advice: Advice, slo_ms: float, tried: Sequence[Attempt]) -> list[str]:
+    """Where the settings come from, for whoever finds them in a `.env` file."""
     how = f"expected p99 {advice.p99_ms:.1f} ms"
     if tried:
         how = f"measured p99 {tried[-1].measured.clients.latency_ms.p99:.1f} ms"
-    head = [
-        f"# By jitney tune, for a p99 of {slo_ms:g} ms: {how} at {advice.requests_per_s:,.0f} requests/s.",
-        *(["# This misses what was asked for; nothing tried kept it."] if tried and not tried[-1].kept else []),
-    ]
-    return "\n".join([*head, *(f"{name}={value}" for name, value in advice.settings().items()), ""])
+    told = [f"for a p99 of {slo_ms:g} ms, {how} at {_rate(advice.requests_per_s)} requests/s."]
+    if tried and not tried[-1].kept:
+        told.append("this misses what was asked for; nothing tried kept it.")
+    elif not tried and not advice.keeps_slo:
+        told.append("no settings are expected to keep what was asked for.")
+    return told
 
 
 def as_data(curve: Curve, advice: Advice, slo_ms: float, tried: Sequence[Attempt]) -> dict[str, Any]:

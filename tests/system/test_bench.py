@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -108,6 +111,22 @@ def test_keys_are_sent_along(start, bodies):
         (["--rows", "none"], "at least 1"),
         (["--header", "word"], "NAME:VALUE"),
         (["--rate", "0"], "--rate"),
+        (["--rate", "nan"], "finite"),
+        (["--rate", "inf"], "--rate"),
+        (["--rate", "1e9"], "--rate"),
+        (["--tolerance", "nan"], "finite"),
+        (["--timeout", "0"], "--timeout"),
+        (["--timeout", "inf"], "finite"),
+        (["--warm-up", "nan"], "finite"),
+        (["--duration", "inf"], "finite"),
+        (["--concurrency", "5000"], "--concurrency"),
+        (["--header", "two words: a"], "NAME:VALUE"),
+        (["--header", "X-Name: ✓"], "NAME:VALUE"),
+        (["--arrivals", "bursts"], "need a --rate"),
+        (["--burst", "4"], "need a --rate"),
+        (["--rate", "5", "--burst", "4"], "--arrivals bursts"),
+        (["--rate", "5", "--concurrency", "4"], "closed loop"),
+        (["--connections", "4"], "open loop"),
         (["--bodies", "nowhere"], "nowhere"),
     ],
 )
@@ -123,6 +142,38 @@ def test_a_rate_and_recorded_times_exclude_each_other(tmp_path):
     assert "exclude" in bench("http://127.0.0.1:9", "--rate", "5", *replay).stderr
     result = bench("http://127.0.0.1:9", *replay)
     assert (result.exit_code, "line 1 is no time" in result.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("described", [b"[]", b'{"components": []}', b"<html>", b"[" * 100_000, b"{}"])
+def test_a_server_that_is_no_jitney_is_told_from_one(described):
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(described)))
+            self.end_headers()
+            self.wfile.write(described)
+
+        def log_message(self, *_: object) -> None:
+            pass  # not among the output of the test
+
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        thread = threading.Thread(target=server.handle_request, name="page")
+        thread.start()
+        result = bench(f"http://127.0.0.1:{server.server_address[1]}")
+        thread.join()
+    assert result.exit_code == 1
+    assert "--bodies" in result.stderr
+    assert isinstance(result.exception, SystemExit)
+
+
+def test_recorded_times_can_come_from_a_pipe(start, bodies, tmp_path):
+    os.mkfifo(tmp_path / "times")
+    writer = threading.Thread(target=(tmp_path / "times").write_text, args=("0\n0.1\n",), name="recorder")
+    writer.start()
+    result = bench(start().url, "--bodies", str(bodies), "--replay", str(tmp_path / "times"), "--json")
+    writer.join()
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["requests"] == 2
 
 
 def test_without_its_packages_it_says_what_to_install(monkeypatch, bodies):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from contextlib import nullcontext
 
 import pytest
@@ -10,11 +13,14 @@ from click.testing import CliRunner, Result
 
 from service.batching.policy import BatchPolicy
 from service.bench.bodies import json_body
-from service.bench.own_server import ServerFailed, own_server
+from service.bench.client import Client
+from service.bench.own_server import ServerFailed, model_settings, own_server
 from service.cli import main
 from service.tune.advice import Advice
 from service.tune.check import MOST_ATTEMPTS, attempts
 from service.tune.curve import Curve
+from service.tune.live import NothingMeasured, live_figures
+from tests.system.conftest import ROOT
 
 pytestmark = pytest.mark.system
 
@@ -69,7 +75,7 @@ def test_a_server_that_is_not_ready_in_time_is_given_up(model):
 def test_what_misses_is_stepped_down_until_it_holds_or_nothing_is_left(start):
     server = start(MAX_BATCH_SIZE=8)
     bodies = [json_body({"instances": [[SLEEP, 30]]})]
-    advice = Advice(8, 1.0, BatchPolicy.EAGER, 72, 60.0, 5.0)
+    advice = Advice(8, 1.0, BatchPolicy.EAGER, 72, 600.0, 5.0)
     seen: list[dict[str, str]] = []
 
     def same_server(settings):
@@ -122,3 +128,68 @@ def busy(server):
 @pytest.mark.parametrize("arguments", [[], ["somewhere"], ["--url", "http://127.0.0.1:9", "--slo-ms", "0"]])
 def test_options_that_make_no_sense_are_refused(arguments):
     assert tune(*arguments).exit_code == 2
+
+
+def test_what_cannot_be_written_is_said_before_anything_is_measured(model, tmp_path):
+    for option in ("--env", "--chart"):
+        result = tune(str(model), option, str(tmp_path / "nowhere" / "file"))
+        assert (result.exit_code, "measuring" in result.stderr) == (2, False)
+        assert option in result.stderr
+
+
+def test_an_env_file_keeps_what_it_has(start, tmp_path):
+    (tmp_path / "own.env").write_text("API_KEYS=keep-me\nMAX_BATCH_SIZE=3\n")
+    result = tune("--url", busy(start()).url, "--slo-ms", "5000", "--env", str(tmp_path / "own.env"))
+    assert result.exit_code == 0, result.output
+    lines = (tmp_path / "own.env").read_text().splitlines()
+    assert "API_KEYS=keep-me" in lines
+    assert sum(line.startswith("MAX_BATCH_SIZE=") for line in lines) == 1
+
+
+def test_a_latency_that_a_single_row_does_not_keep_is_not_tried(model, tmp_path):
+    result = tune(str(model), "--slo-ms", "0.0001", "--duration", "1", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["checks"] == []
+    assert "No settings are expected" in result.stderr
+
+
+def test_a_proxy_for_the_world_is_not_asked_for_a_server_of_ones_own(model, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    with own_server(model_settings(model), start_limit_s=60) as url:
+        assert url.startswith("http://127.0.0.1:")
+
+
+def test_gunicorns_own_variable_changes_nothing(model, monkeypatch):
+    monkeypatch.setenv("GUNICORN_CMD_ARGS", "--bind 127.0.0.1:9 --workers 7")
+    with own_server(model_settings(model), start_limit_s=60) as url:
+        assert not url.endswith(":9")
+
+
+def test_a_tuner_that_is_told_to_stop_leaves_no_server_behind(model):
+    program = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from service.bench.own_server import model_settings, own_server\n"
+        "with own_server(model_settings(Path(sys.argv[1]))) as url:\n"
+        "    print(url, flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    command = [sys.executable, "-c", program, str(model)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        process.terminate()
+        assert process.wait(60) == 128 + signal.SIGTERM
+    with Client(url, connections=1, timeout_s=5) as client:
+        assert client.get("/livez")[0] == "refused"
+
+
+@pytest.mark.parametrize("told", [b"[]", b"{}", b'{"model_stats": [1]}', b"<html>"])
+def test_a_service_that_is_no_jitney_is_told_from_one(told):
+    class Asked:
+        def get(self, _path: str) -> tuple[str, bytes]:
+            return "200", told
+
+    with pytest.raises(NothingMeasured, match="Jitney"):
+        live_figures(Asked())

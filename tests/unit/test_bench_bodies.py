@@ -39,7 +39,18 @@ def test_recorded_arrivals_begin_at_zero_and_are_put_in_order(tmp_path):
     assert arrivals.replay(recorded) == [0.0, 0.75]
 
 
-@pytest.mark.parametrize(("text", "said"), [("1\nsoon\n", "line 2"), ("1\nnan\n", "line 2"), ("\n", "no times")])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1\nsoon\n", "line 2"),
+        ("1\nnan\n", "line 2"),
+        ("1\n1e400\n", "line 2"),
+        ("0001-01-01T00:00:00\n", "line 1"),
+        ("\n", "no times"),
+        ("-1e308\n1e308\n", "milliseconds"),
+        ("1764000000000\n1764000700000\n", "milliseconds"),
+    ],
+)
 def test_recorded_arrivals_that_are_no_times_are_named(tmp_path, text, said):
     (tmp_path / "times.txt").write_text(text)
     with pytest.raises(ValueError, match=said):
@@ -71,9 +82,15 @@ def test_bodies_are_read_line_by_line_with_their_rows(tmp_path):
     file.write_text('{"instances": [[1], [2]]}\n\n{"text": "schön"}\n')
     bodies = read_bodies(file)
     assert [(body.rows, body.payload.decode()) for body in bodies] == [
-        (2, '{"instances":[[1],[2]]}'),
-        (1, '{"text":"schön"}'),
+        (2, '{"instances": [[1], [2]]}'),
+        (1, '{"text": "schön"}'),
     ]
+
+
+def test_a_text_may_hold_what_unicode_takes_for_the_end_of_a_line(tmp_path):
+    text = '{"text": "one\u2028two\x85three"}'
+    (tmp_path / "bodies.jsonl").write_bytes(b"\xef\xbb\xbf" + text.encode() + b"\r\n")
+    assert [body.payload.decode() for body in read_bodies(tmp_path / "bodies.jsonl")] == [text]
 
 
 @pytest.mark.parametrize(
@@ -83,6 +100,10 @@ def test_bodies_are_read_line_by_line_with_their_rows(tmp_path):
         ("[1]", 'line 1 must be an object with "instances"'),
         ('{"instances": []}', "line 1 must be"),
         ("\n", "no bodies"),
+        ('{"instances": [[NaN]]}', "line 1 is not JSON"),
+        ('{"text": "a"}\n{"text": "\\ud800"}', "line 2 is not JSON"),
+        ("[" * 100_000, "line 1 is not JSON"),
+        ('{"text": 5}', "line 1 must be"),
     ],
 )
 def test_a_line_that_is_no_body_is_named(tmp_path, text, said):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,21 +41,31 @@ def test_quantiles_are_times_that_occurred():
 
 
 def test_latency_counts_from_when_a_request_was_due_and_not_from_when_it_was_sent():
-    result = result_of([done(due=0.5, sent=0.9, at=1.0)], [1])
+    result = result_of([done(due=0.5, sent=0.9, at=1.0)], [1], 1.0)
     assert result.latency_ms.max == pytest.approx(500)
     assert result.late_ms.max == pytest.approx(400)
 
 
 def test_failures_are_counted_by_kind_and_are_no_throughput():
     exchanges = [done(0), done(1, wrong=True), done(1, outcome="429"), done(0, outcome="timeout", at=2.0)]
-    result = result_of(exchanges, [1, 10])
+    result = result_of(exchanges, [1, 10], 2.0)
     assert (result.requests, result.rows, result.wrong_answers) == (4, 22, 1)
     assert result.errors == {"429": 1, "timeout": 1}
     assert (result.requests_per_s, result.rows_per_s) == (1.0, 5.5)
 
 
+def test_a_straggler_does_not_make_the_others_slow():
+    exchanges = [done(at=number / 10) for number in range(1, 11)] + [done(at=60.0)]
+    result = result_of(exchanges, [2], 1.0)
+    assert (result.requests_per_s, result.rows_per_s, result.lasted_s) == (10, 20, 60)
+
+
+def test_where_no_answer_came_while_requests_were_due_throughput_goes_by_all():
+    assert result_of([done(at=4.0), done(at=5.0)], [1], 1.0).requests_per_s == pytest.approx(0.4)
+
+
 def test_without_any_request_there_is_no_figure():
-    assert result_of([], [1]).requests_per_s == 0.0
+    assert result_of([], [1], 1.0).requests_per_s == 0.0
 
 
 @pytest.mark.parametrize(
@@ -91,6 +103,25 @@ def test_a_body_that_fails_alone_is_told_with_the_reason_of_the_server():
         ask_alone([json_body({"text": "a"})], lambda _: ("200", b"{}"))
 
 
+@pytest.mark.parametrize(("outcome", "said"), [("308", "redirects"), ("401", "--header"), ("connection lost", "https")])
+def test_a_body_that_fails_alone_is_told_with_what_helps(outcome, said):
+    with pytest.raises(NoReference, match=said):
+        ask_alone([json_body({"text": "a"})], lambda _: (outcome, b""))
+
+
+def test_a_model_that_answers_otherwise_each_time_is_not_said_to_answer_wrongly():
+    numbers = iter(range(100))
+
+    def ask(_):
+        return "200", b'{"predictions": [%d]}' % next(numbers)
+
+    reference = ask_alone([json_body({"text": "a"}), json_body({"text": "b"})], ask)
+    assert not reference.is_steady
+    assert reference.agrees(0, b'{"predictions": [77]}')
+    assert not reference.agrees(0, b'{"predictions": [77, 78]}')
+    assert ask_alone([json_body({"text": "a"})], lambda _: ("200", b'{"predictions": [1]}')).is_steady
+
+
 def scrape(*batches: tuple[int, float, float]) -> Scrape:
     """As the server itself counts batches of (rows, wait of each row, time in the model)."""
     registry = CollectorRegistry()
@@ -111,10 +142,30 @@ def test_what_the_server_counts_is_read_back_from_its_metrics_page():
     assert counted.padding_share == pytest.approx(0.25)
 
 
+def test_the_figures_of_one_model_are_read_without_those_of_others():
+    registry = CollectorRegistry()
+    metrics = BatchMetrics(registry)
+    for name, rows in (("a", 3), ("b", 5)):
+        info = BatchInfo(1, rows, FlushReason.SIZE, 0.0, model_s=0.1, runs=1, tokens=rows, padded_length=1)
+        metrics.batch(ModelHandle.from_callable(lambda rows: rows, name=name), info, [0.0] * rows, ())
+    text = generate_latest(registry).decode()
+    assert Scrape.parse(text, {"model": "a"}).batch_size.sum == 3
+    assert Scrape.parse(text).batch_size.sum == 8
+    assert Scrape.parse(text, {"model": "c"}).batch_size.count == 0
+
+
 def test_the_difference_of_two_scrapes_is_what_happened_in_between():
     between = scrape((1, 0.0, 0.1), (9, 0.0, 0.2)) - scrape((1, 0.0, 0.1))
     assert (between.batch_size.count, between.batch_size.mean) == (1, 9)
     assert between.counters["inference_tokens_total"] == 27
+
+
+def test_a_server_that_counts_anew_tells_nothing():
+    once, twice = scrape((4, 0.0, 0.1)), scrape((4, 0.0, 0.1), (4, 0.0, 0.1))
+    assert once.since(twice) is None
+    between = twice.since(once)
+    assert between is not None
+    assert between.batch_size.count == 1
 
 
 def test_a_histogram_of_nothing_has_no_quantiles_and_an_open_bucket_its_lower_bound():
@@ -123,8 +174,10 @@ def test_a_histogram_of_nothing_has_no_quantiles_and_an_open_bucket_its_lower_bo
     assert Histogram({1.0: 1, math.inf: 9}, 99).quantile(0.99) == 1.0
 
 
-def fake_process(proc: Path, pid: int, parent: int, ticks: int, socket: str | None = None) -> None:
-    fields = ["S", str(parent), *["0"] * 9, str(ticks), "0", *["0"] * 6, "77"]
+def fake_process(
+    proc: Path, pid: int, parent: int, ticks: int, socket: str | None = None, *, ended_ticks: int = 0
+) -> None:
+    fields = ["S", str(parent), *["0"] * 9, str(ticks), "0", str(ended_ticks), *["0"] * 5, "77"]
     (proc / str(pid) / "fd").mkdir(parents=True)
     (proc / str(pid) / "stat").write_text(f"{pid} (a (very) odd name) {' '.join(fields)}")
     if socket is not None:
@@ -146,15 +199,48 @@ def test_cpu_time_is_that_of_who_listens_and_of_its_children(tmp_path):
     fake_process(tmp_path, 13, 1, 800, "socket:[99]")
     times = cpu_times(8000, tmp_path)
     assert times is not None
-    assert sum(times.seconds.values()) == pytest.approx(700 / os.sysconf("SC_CLK_TCK"))
+    assert times.total_s == pytest.approx(700 / os.sysconf("SC_CLK_TCK"))
     assert times.since(times) == 0
     assert cpu_times(8001, tmp_path) is None
     assert cpu_times(8000, tmp_path / "none") is None
 
 
+def listening(proc: Path) -> None:
+    (proc / "net").mkdir(exist_ok=True)
+    (proc / "net" / "tcp").write_text("header\n0: 0100007F:1F40 00000000:0000 0A 0:0 0:0 0 0 0 4711")
+
+
+def test_a_worker_that_is_replaced_takes_its_time_along(tmp_path):
+    tick_s = 1 / os.sysconf("SC_CLK_TCK")
+    listening(tmp_path)
+    fake_process(tmp_path, 10, 1, 100, "socket:[4711]")
+    fake_process(tmp_path, 11, 10, 200, "socket:[4711]")
+    before = cpu_times(8000, tmp_path)
+    shutil.rmtree(tmp_path / "11")
+    shutil.rmtree(tmp_path / "10")
+    fake_process(tmp_path, 10, 1, 100, "socket:[4711]", ended_ticks=250)
+    fake_process(tmp_path, 12, 10, 30, "socket:[4711]")
+    after = cpu_times(8000, tmp_path)
+    assert before is not None
+    assert after is not None
+    assert after.since(before) == pytest.approx(80 * tick_s)
+
+
+def test_of_a_server_that_was_started_again_no_time_is_known(tmp_path):
+    listening(tmp_path)
+    fake_process(tmp_path, 10, 1, 100, "socket:[4711]")
+    before = cpu_times(8000, tmp_path)
+    shutil.rmtree(tmp_path / "10")
+    fake_process(tmp_path, 20, 1, 5, "socket:[4711]")
+    after = cpu_times(8000, tmp_path)
+    assert before is not None
+    assert after is not None
+    assert after.since(before) is None
+
+
 def measurement(counted: Scrape | None, cpu_s: float | None, *exchanges: Exchange, distinct: int = 2) -> Measurement:
     pattern = Pattern(Kind.POISSON, 1.0, rate_per_s=10)
-    return Measurement(pattern, result_of(exchanges, [1]), ServerSide(counted, cpu_s), distinct)
+    return Measurement(pattern, result_of(exchanges, [1], 1.0), ServerSide(counted, cpu_s), distinct)
 
 
 def test_a_report_has_every_figure_and_is_strict_json():
@@ -182,6 +268,10 @@ def test_a_report_without_figures_says_so_and_invents_none():
         (measurement(scrape(), 1.0, done(), distinct=1), "same answer"),
         (measurement(None, 1.0, done()), "METRICS_KEY"),
         (measurement(scrape(), None, done()), "CPU time"),
+        (measurement(scrape((4, 0.0, 0.1)), 1.0, done()), "others asked it"),
+        (measurement(scrape(), 1.0, done(), done(outcome="429")), "50.0% of the requests failed"),
+        (measurement(scrape(), 1.0, done()), "too few for a 99th percentile"),
+        (replace(measurement(scrape(), 1.0, done()), has_steady_answers=False), "asked alone twice"),
     ],
 )
 def test_what_is_doubtful_is_said(doubtful, said):
@@ -190,4 +280,9 @@ def test_what_is_doubtful_is_said(doubtful, said):
 
 
 def test_where_nothing_is_doubtful_nothing_is_said():
-    assert as_data(measurement(scrape(), 1.0, done()))["doubts"] == []
+    assert as_data(measurement(scrape(), 1.0, *[done()] * 100))["doubts"] == []
+
+
+def test_what_the_clock_of_the_load_cannot_do_better_is_not_called_late():
+    requests = [done(due=0.0, sent=0.001, at=0.0015)] * 100
+    assert as_data(measurement(scrape(), 1.0, *requests))["doubts"] == []

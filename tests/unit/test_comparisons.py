@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ def row(model="dense", variant="dynamic", load="64 callers", x=64.0, rate=100.0,
         "mean_batch_size": 4.0,
         "cpu_ms_per_request": 1.0,
         "padding_share": 0.2,
+        "requests": 200,
         "errors": 0,
         "wrong_answers": 0,
     }
@@ -52,9 +54,11 @@ def made_up(name: str):
     if name == "queue_wait":
         return [row(load=f"{callers} callers", x=wait) for wait in (0, 2, 50) for callers in (8, 64)]
     if name == "padding":
-        return [row("transformer", variant, rate=rate) for variant, rate in (("a", 200.0), ("b", 300.0), ("c", 100.0))]
+        return [row("transformer", variant, rate=rate) for variant, rate in PADDED.items()]
     return [row(variant=variant, x=load) for variant in ("eager", "window, 5 ms") for load in (10.0, 95.0)]
 
+
+PADDED = {"dynamic": 200.0, "dynamic, grouped": 300.0, "fixed, 128 words": 100.0}
 
 NAMES = ["batching", "strategy", "batch_size", "queue_wait", "padding", "policy"]
 
@@ -80,6 +84,91 @@ def test_each_comparison_draws_labelled_axes_and_says_what_it_shows(name, tmp_pa
     assert comparison.TITLE in (tmp_path / "chart.svg").read_text()
     assert comparison.says(made_up(name)).endswith(".")
     assert "nan" not in comparison.says(made_up(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_where_the_cpu_time_is_not_known_all_else_is_drawn_and_said(name):
+    import importlib
+
+    comparison = importlib.import_module(f"comparisons.{name}")
+    rows = [replace(row, cpu_ms_per_request=math.nan, padding_share=0.5) for row in made_up(name)]
+    comparison.draw(rows).draw_without_rendering()
+    assert "nan" not in comparison.says(rows)
+
+
+def said_of(rows, name: str) -> str:
+    import importlib
+
+    import compare_batching
+
+    return compare_batching.said(importlib.import_module(f"comparisons.{name}"), rows)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_of_a_load_without_answers_nothing_is_concluded(name):
+    rows = made_up(name)
+    dead = replace(rows[1], requests_per_s=0.0, p50_ms=math.nan, p95_ms=math.nan, p99_ms=math.nan, errors=9)
+    told = said_of([rows[0], dead, *rows[2:]], name)
+    assert told == f"Nothing follows from this: {dead.model}, {dead.variant}, {dead.load} had no answers."
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_failures_stand_before_what_is_concluded(name):
+    rows = made_up(name)
+    told = said_of([replace(rows[0], errors=3), *rows[1:]], name)
+    assert told.startswith("Not all was answered rightly")
+    assert "(3 errors)" in told
+    assert said_of(rows, name) in told
+
+
+def test_waiting_for_full_batches_is_not_praised_for_what_it_did_not_do():
+    from comparisons import strategy
+
+    rows = made_up("strategy")
+    assert "took no less CPU time throughout, and no longer to answer throughout" in strategy.says(rows)
+    better = [
+        replace(row, p50_ms=50.0, cpu_ms_per_request=0.5) if row.variant == "static, 32 rows" else row for row in rows
+    ]
+    assert "took less CPU time, and longer to answer" in strategy.says(better)
+
+
+def test_differences_that_are_noise_are_not_told_as_gains():
+    from comparisons import batch_size, batching, queue_wait
+
+    sizes = [row(model, x=size, rate=100 + size / 10) for model in ("dense", "decomposition") for size in (1, 64)]
+    assert "dense does about as much with any size" in batch_size.says(sizes)
+    waits = [row(load=f"{callers} callers", x=wait, rate=100 + wait) for wait in (0, 5) for callers in (8, 64)]
+    assert "With 8 callers all give about as much" in queue_wait.says(waits)
+    slightly = [replace(one, requests_per_s=95.0 if one.variant == "dynamic" else 100.0) for one in made_up("batching")]
+    assert "does not pay" not in batching.says(slightly)
+
+
+def test_the_wait_that_gives_least_is_told_wherever_it_stands():
+    from comparisons import queue_wait
+
+    rows = [
+        row(load=f"{callers} callers", x=wait, rate=rate)
+        for wait, rate in ((0, 50.0), (5, 100.0), (50, 90.0))
+        for callers in (8, 64)
+    ]
+    assert "With 8 callers 5 ms gives most (100 requests/s), and 0 ms least, 0.50 times" in queue_wait.says(rows)
+
+
+def test_the_document_names_the_command_that_was_run():
+    import argparse
+
+    import compare_batching
+
+    def of(**given: object) -> str:
+        return compare_batching.command_of(
+            argparse.Namespace(**{"full": False, "only": None, "duration": None} | given)
+        )
+
+    assert of() == "make bench"
+    assert of(full=True) == "make bench-full"
+    assert of(only="policy_by_load", duration=0.5) == (
+        "python benchmark/compare_batching.py --only policy_by_load --duration 0.5"
+    )
 
 
 def test_it_is_said_where_batching_does_not_pay():
@@ -112,7 +201,8 @@ def test_the_document_has_figures_command_machine_and_faults():
     assert "`make bench`, 20" in text
     assert "cores" in text
     assert "(../benchmark/plots/batching_comparison.svg)" in text
-    assert "| dense | dynamic | 64 callers | 100 (3 errors, 1 wrong) | 5.00 | 8.00 | 9.00 | 4.0 | - |" in text
+    assert "| dense | dynamic | 64 callers | 200 | 100 (3 errors, 1 wrong) | 5.00 | 8.00 | 9.00 | 4.0 | - |" in text
+    assert "| - | 1.00 |" in "\n".join(compare_batching.table([row(mean_batch_size=math.nan)]))
 
 
 def test_of_repeated_loads_each_figure_is_the_median_and_no_fault_is_lost():
@@ -120,7 +210,7 @@ def test_of_repeated_loads_each_figure_is_the_median_and_no_fault_is_lost():
 
     rows = [row(p50=1.0, p99=9.0, errors=1), row(p50=2.0, p99=7.0), row(p50=50.0, p99=8.0, wrong_answers=2)]
     found = median_of(rows)
-    assert (found.p50_ms, found.p99_ms, found.errors, found.wrong_answers) == (2.0, 8.0, 1, 2)
+    assert (found.p50_ms, found.p99_ms, found.requests, found.errors, found.wrong_answers) == (2.0, 8.0, 600, 1, 2)
 
 
 def test_a_csv_file_has_every_figure_and_leaves_unknown_ones_empty(tmp_path):

@@ -17,8 +17,9 @@ from service.settings import Settings
 from service.tune.advice import Advice, advise, threads_for
 from service.tune.chart import draw
 from service.tune.curve import Curve
+from service.tune.env_file import merged
 from service.tune.probe import measured_curve
-from service.tune.report import advice_lines, as_data, curve_lines, env_text, text_lines
+from service.tune.report import advice_lines, as_data, curve_lines, remarks, text_lines
 from service.tune.simulation import latencies_s
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
@@ -82,6 +83,24 @@ def test_a_longer_latency_allows_more_load_and_larger_batches():
     assert advise(straight(0, 10), 500, 0.0).max_batch_size == 1
 
 
+def test_costs_that_fall_or_stay_are_not_told_as_negative_ones():
+    for curve in (straight(10, -0.05), straight(10, 0)):
+        assert any("further rows nothing that could be measured" in line for line in curve_lines(curve))
+        assert advise(curve, 100, 0.0).max_batch_size == 64
+    assert not any("nothing that" in line for line in curve_lines(straight(10, 1)))
+
+
+def test_the_largest_size_that_was_measured_is_not_called_the_end_of_the_gain():
+    assert any("larger batches bring more" in line for line in curve_lines(straight(10, 0)))
+    assert any("from 1 rows on, larger batches bring next to nothing" in line for line in curve_lines(straight(0, 1)))
+
+
+def test_a_model_that_takes_no_time_that_can_be_measured_divides_nothing_by_zero():
+    curve = Curve.of({1: 0.0, 8: 0.0})
+    assert curve.gain == 8
+    assert advise(curve, 50, 0.0005).keeps_slo
+
+
 def test_where_http_limits_the_rate_batches_have_room_for_what_comes_at_once():
     assert advise(straight(0.5, 0.005), 50, request_s=0.001).max_batch_size >= 32
 
@@ -108,7 +127,7 @@ ADVICE = Advice(16, 2.5, BatchPolicy.EAGER, 72, 300.0, 31.0)
 def test_the_env_file_is_one_that_the_service_reads(tmp_path):
     from service.settings import read_dotenv
 
-    (tmp_path / ".env").write_text(env_text(ADVICE, 50, ()))
+    (tmp_path / ".env").write_text(merged("", ADVICE.settings(), remarks(ADVICE, 50, ())))
     environ: dict[str, str] = {}
     assert read_dotenv(tmp_path / ".env", environ) == []
     assert environ == {
@@ -117,6 +136,28 @@ def test_the_env_file_is_one_that_the_service_reads(tmp_path):
         "BATCH_POLICY": "eager",
         "THREADS": "72",
     }
+
+
+def test_an_env_file_keeps_all_that_is_not_advised(tmp_path):
+    from service.settings import read_dotenv
+
+    own = "# ours\nMODEL_PATH=/models/a b\nMAX_BATCH_SIZE_OLD=1\nAPI_KEYS='x'\n"
+    existing = f"{own}MAX_BATCH_SIZE=5\n export  THREADS = 9"
+    once = merged(existing, ADVICE.settings(), remarks(ADVICE, 50, ()))
+    assert merged(once, ADVICE.settings(), remarks(ADVICE, 50, ())) == once
+    (tmp_path / ".env").write_text(once)
+    environ: dict[str, str] = {}
+    read_dotenv(tmp_path / ".env", environ)
+    assert environ == {"MODEL_PATH": "/models/a b", "API_KEYS": "x", "MAX_BATCH_SIZE_OLD": "1", **ADVICE.settings()}
+    assert once.startswith("# ours\n")
+    assert "p99 of 50 ms" in once
+
+
+def test_an_env_file_says_of_settings_that_keep_nothing_that_they_do_not():
+    hopeless = Advice(1, 0.0, BatchPolicy.EAGER, 72, 0.25, 31.0, keeps_slo=False)
+    told = merged("", hopeless.settings(), remarks(hopeless, 5, ()))
+    assert "no settings are expected to keep" in told
+    assert "at 0.25 requests/s" in told
 
 
 def test_the_report_is_strict_json():
@@ -171,7 +212,7 @@ class Server:
 def probe(server: Server, sizes) -> Curve:
     told: list[float] = []
     curve = measured_curve(
-        [1, 2], server, sizes=sizes, limit_s=0.1, rng=random.Random(0), progress=told.append, clock=server.clock
+        [1, 2], server, sizes=sizes, limit_s=0.4, rng=random.Random(0), progress=told.append, clock=server.clock
     )
     assert told[-1] == 1.0
     return curve
@@ -184,3 +225,64 @@ def test_batches_are_measured_without_the_first_ones_and_without_what_was_no_bat
 def test_a_server_that_runs_nothing_as_a_batch_cannot_be_measured():
     with pytest.raises(NoReference):
         probe(Server(), (16,))
+
+
+class Fragile:
+    """Takes 1 s a row; more than `survives` rows at once it does not live through, and is away for three questions."""
+
+    def __init__(self, survives: int) -> None:
+        self.now = 0.0
+        self.asked: list[int] = []
+        self._survives = survives
+        self._away = 0
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def __call__(self, body):
+        self.asked.append(body.rows)
+        if self._away:
+            self._away -= 1
+            return "refused", b""
+        self.now += body.rows
+        if body.rows > self._survives:
+            self._away = 3
+            return "connection lost", b""
+        return "200", orjson.dumps({"batch": [{"batch_size": body.rows, "model_ms": 1000 * body.rows}] * body.rows})
+
+
+def curve_of(server: Fragile, limit_s: float) -> Curve:
+    return measured_curve(
+        [1, 2],
+        server,
+        limit_s=limit_s,
+        rng=random.Random(0),
+        progress=lambda _: None,
+        clock=server.clock,
+        sleep=server.sleep,
+    )
+
+
+def test_what_a_server_does_not_survive_is_asked_once_and_not_taken_for_the_end():
+    server = Fragile(survives=8)
+    assert curve_of(server, limit_s=1000).sizes == [1, 2, 4, 8]
+    assert server.asked.count(16) == 1
+    assert max(server.asked) == 16
+
+
+def test_a_server_that_does_not_come_back_is_given_up():
+    server = Fragile(survives=0)
+    with pytest.raises(NoReference, match="after 1 rows at once the server has not answered"):
+        curve_of(server, limit_s=10)
+
+
+def test_a_slow_model_is_measured_as_far_as_there_is_time_and_at_least_once():
+    server = Fragile(survives=64)
+    assert curve_of(server, limit_s=10).sizes == [1, 2, 4, 8]
+    assert server.now < 100
+    slowest = Fragile(survives=64)
+    assert curve_of(slowest, limit_s=0.1).points == ((1, 1.0),)
+    assert slowest.now == 3.0
