@@ -49,8 +49,7 @@ def says(rows: list[Row]) -> str:
     windows = [row for row in rows if row.variant != EAGER]
     eager = {row.x: row for row in rows if row.variant == EAGER}
     worse = [
-        f"{name} at {row.x:.0f} % ({getattr(eager[row.x], what):.1f} against {getattr(row, what):.1f} ms with "
-        f"{row.variant})"
+        (row, name, what)
         for row in windows
         for name, what in (("p50", "p50_ms"), ("p99", "p99_ms"))
         if getattr(eager[row.x], what) > NOISE * getattr(row, what)
@@ -65,4 +64,23 @@ def says(rows: list[Row]) -> str:
     )
     if not worse:
         return f"{head}At no load has any window a p50 or p99 that is better by more than {NOISE - 1:.0%}."
-    return f"{head}Eager is worse by more than {NOISE - 1:.0%} in: {'; '.join(worse)}."
+    listed = "; ".join(
+        f"{name} at {row.x:.0f} % ({getattr(eager[row.x], what):.1f} against {getattr(row, what):.1f} ms with "
+        f"{row.variant})"
+        for row, name, what in worse
+    )
+    return f"{head}Eager is worse by more than {NOISE - 1:.0%} in: {listed}.{_why(eager, [row for row, *_ in worse])}"
+
+
+def _why(eager: dict[float, Row], better: list[Row]) -> str:
+    """What the windows that were better have in common; empty where that is nothing."""
+    are_cheaper = all(
+        row.mean_batch_size > eager[row.x].mean_batch_size and row.cpu_ms_per_request <= eager[row.x].cpu_ms_per_request
+        for row in better
+    )
+    if not are_cheaper:
+        return ""
+    return (
+        " In all of these the window's batches are larger and a request costs no more CPU time, for most of them less: "
+        "where hardly any time is left, what each request saves is what the queue is made of."
+    )

@@ -190,6 +190,20 @@ def test_it_is_said_where_a_window_beats_eager():
     assert "At no load" in policy.says(made_up("policy"))
     rows = [row(variant="eager", x=10.0, p50=5.0, p99=30.0), row(variant="window, 5 ms", x=10.0, p50=9.0, p99=20.0)]
     assert "p99 at 10 % (30.0 against 20.0 ms with window, 5 ms)" in policy.says(rows)
+    assert "larger" not in policy.says(rows)
+
+
+def test_a_reason_is_given_where_all_windows_that_beat_eager_share_it():
+    from comparisons import policy
+
+    eager = row(variant="eager", x=95.0, p99=30.0)
+    larger = row(variant="window, 5 ms", x=95.0, p99=20.0)
+    larger = replace(
+        larger, mean_batch_size=2 * eager.mean_batch_size, cpu_ms_per_request=0.9 * eager.cpu_ms_per_request
+    )
+    assert "batches are larger" in policy.says([eager, larger])
+    dearer = replace(larger, variant="window, 9 ms", cpu_ms_per_request=2 * eager.cpu_ms_per_request)
+    assert "batches are larger" not in policy.says([eager, larger, dearer])
 
 
 def test_the_document_has_figures_command_machine_and_faults():
