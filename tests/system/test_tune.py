@@ -181,9 +181,9 @@ def test_a_proxy_for_the_world_is_not_asked_for_a_server_of_ones_own(model, monk
 
 
 def test_gunicorns_own_variable_changes_nothing(model, monkeypatch):
-    monkeypatch.setenv("GUNICORN_CMD_ARGS", "--bind 127.0.0.1:9 --workers 7")
+    monkeypatch.setenv("GUNICORN_CMD_ARGS", "--no-such-option")
     with own_server(model_settings(model), start_limit_s=60) as url:
-        assert not url.endswith(":9")
+        assert url.startswith("http://127.0.0.1:")
 
 
 def test_a_tuner_that_is_told_to_stop_leaves_no_server_behind(model):
