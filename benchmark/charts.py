@@ -86,6 +86,7 @@ def powers_of_two(axes: Any, ticks: Sequence[float]) -> None:
     axes.set_xscale("log", base=2)
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
+    axes.set_xlabel(f"{axes.get_xlabel()} (logarithmic)")
 
 
 def logarithmic(axes: Any) -> None:

@@ -92,10 +92,8 @@ def model_figures(
                 rng=rng,
                 progress=partial(say, f"measuring texts of {words} words"),
             )
-        # With a slow model there is no time for all of them.
-        affordable = max(1, int(_ASKING_SHARE * limit_s / curve.t1_s))
-        bodies = [json_body({"instances": [instance]}) for instance in instances[:affordable]]
-        return ModelFigures(curve, by_words, _request_s(client, bodies, curve, say), bodies)
+        bodies = [json_body({"instances": [instance]}) for instance in affordable(instances, curve, limit_s)]
+        return ModelFigures(curve, by_words, request_s(client, bodies, curve, say), bodies)
 
 
 def _description(client: Client) -> dict[str, Any]:
@@ -118,7 +116,12 @@ def _instances(description: dict[str, Any], given: Sequence[Body] | None, words:
     return found
 
 
-def _request_s(client: Client, bodies: Sequence[Body], curve: Curve, say: Say) -> float:
+def affordable(instances: Sequence[Any], curve: Curve, limit_s: float) -> Sequence[Any]:
+    """As many as there is time to ask for one by one, and at least one."""
+    return instances[: max(1, int(_ASKING_SHARE * limit_s / curve.t1_s))]
+
+
+def request_s(client: Client, bodies: Sequence[Body], curve: Curve, say: Say) -> float:
     """What a request costs beside the model: what is missing when all that a full load takes is ascribed to batches.
 
     As time and not as CPU time, so that whatever else this machine has to do counts, the load itself included. Of a

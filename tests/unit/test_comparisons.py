@@ -78,6 +78,8 @@ def test_each_comparison_draws_labelled_axes_and_says_what_it_shows(name, tmp_pa
         unit_or_count = any(word in axes.get_ylabel() for word in ("ms", "/s", "rows", "%"))
         assert unit_or_count, axes.get_ylabel()
         assert axes.get_yscale() == "log" or axes.get_ylim()[0] == 0
+        assert ("logarithmic" in axes.get_xlabel()) == (axes.get_xscale() == "log")
+        assert ("logarithmic" in axes.get_ylabel()) == (axes.get_yscale() == "log")
         low, high = axes.get_ylim()
         assert all(low <= value <= high for line in axes.lines for value in line.get_ydata())
     save(figure, tmp_path / "chart.svg")

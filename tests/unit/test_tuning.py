@@ -14,10 +14,11 @@ import pytest
 from service.batching.policy import BatchPolicy
 from service.bench.errors import BenchUnavailable, NoReference
 from service.settings import Settings
-from service.tune.advice import Advice, advise, threads_for
+from service.tune.advice import HTTP_S, Advice, advise, threads_for
 from service.tune.chart import draw
 from service.tune.curve import Curve
 from service.tune.env_file import merged
+from service.tune.model import affordable, request_s
 from service.tune.probe import measured_curve
 from service.tune.report import advice_lines, as_data, curve_lines, remarks, text_lines
 from service.tune.simulation import latencies_s
@@ -286,3 +287,18 @@ def test_a_slow_model_is_measured_as_far_as_there_is_time_and_at_least_once():
     slowest = Fragile(survives=64)
     assert curve_of(slowest, limit_s=0.1).points == ((1, 1.0),)
     assert slowest.now == 3.0
+
+
+def test_of_a_slow_model_no_more_is_asked_than_there_is_time_for():
+    slow, quick = Curve.of({1: 2.0, 64: 128.0}), Curve.of({1: 0.001})
+    assert list(affordable([1, 2, 3, 4], slow, limit_s=10)) == [1, 2]
+    assert list(affordable([1, 2, 3, 4], slow, limit_s=1)) == [1]
+    assert list(affordable([1, 2, 3, 4], quick, limit_s=10)) == [1, 2, 3, 4]
+
+
+def test_what_a_request_costs_beside_a_slow_model_is_not_measured():
+    class NeverAsked:
+        """Has nothing that a client has."""
+
+    slow = Curve.of({1: 2.0, 64: 128.0})
+    assert request_s(NeverAsked(), [], slow, lambda _message, _fraction: None) == HTTP_S
