@@ -128,12 +128,14 @@ def _measured(model: Path, bodies: Path | None, duration_s: float, say: Say) -> 
 def _told(url: str, name: str | None, headers: tuple[tuple[str, str], ...], echo: Echo) -> tuple[Curve, float]:
     """What a running service has measured of itself."""
     from service.bench.client import Client
+    from service.tune.learnt import learnt
     from service.tune.live import live_figures
-    from service.tune.report import live_lines
+    from service.tune.report import learnt_lines, live_lines
 
     with Client(url, connections=1, timeout_s=10.0, headers=dict(headers)) as client:
-        figures = live_figures(client, name)
-    echo("\n".join([f"{figures.model}, by its own measurements:", *live_lines(figures.counted), ""]))
+        figures, best_batches = live_figures(client, name), learnt(client)
+    lines = [f"{figures.model}, by its own measurements:", *live_lines(figures.counted), *learnt_lines(best_batches)]
+    echo("\n".join([*lines, ""]))
     return figures.curve, figures.request_s
 
 
@@ -142,7 +144,7 @@ def _checked(
 ) -> list[Attempt]:
     from service.bench.own_server import model_settings, own_server
     from service.tune.check import attempts
-    from service.tune.report import attempt_line
+    from service.tune.report import attempt_line, learnt_lines
 
     def start(settings: Any) -> Any:
         return own_server({**model_settings(model), **settings})
@@ -151,6 +153,8 @@ def _checked(
     for attempt in attempts(advice, figures.curve, slo_ms, figures.bodies, start, duration_s=duration_s, say=say):
         echo(attempt_line(attempt, slo_ms))
         tried.append(attempt)
+    for line in learnt_lines(tried[-1].best_batches):
+        echo(line)
     return tried
 
 

@@ -14,6 +14,7 @@ from service.bench.measure import Measurement, Say, measure
 from service.bench.pattern import Kind, Pattern
 from service.tune.advice import Advice, threads_for
 from service.tune.curve import Curve
+from service.tune.learnt import BestBatch, learnt
 
 # What is tried after a miss: this share of the rate; and, where the running batch and the own one could take more than
 # this share of the latency, batches of half the size.
@@ -37,11 +38,15 @@ class StartServer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What was tried and measured, and whether the 99th percentile stayed below what must be kept."""
+    """What was tried and measured, and whether the 99th percentile stayed below what must be kept.
+
+    `best_batches`: what the server's scheduler had learnt by then.
+    """
 
     advice: Advice
     measured: Measurement
     kept: bool
+    best_batches: Sequence[BestBatch] = ()
 
 
 def attempts(
@@ -64,9 +69,10 @@ def attempts(
             reference = reference or ask_alone(bodies, client.predict)
             pattern = Pattern(Kind.POISSON, duration_s, rate_per_s=advice.requests_per_s)
             measured = measure(client, bodies, pattern, reference=reference, say=say)
+            best_batches = learnt(client)
         clients = measured.clients
         kept = clients.latency_ms.p99 <= slo_ms and not clients.errors and not clients.wrong_answers
-        yield Attempt(advice, measured, kept)
+        yield Attempt(advice, measured, kept, best_batches)
         if kept:
             return
         if not clients.requests:  # of still less load there would be nothing to tell either

@@ -12,6 +12,7 @@ from service.bench.scraped import Scrape
 from service.tune.advice import Advice
 from service.tune.check import Attempt
 from service.tune.curve import Curve
+from service.tune.learnt import BestBatch
 
 # Below this many times the rows per second of single rows, batching is said not to pay.
 _LEAST_GAIN = 1.2
@@ -82,6 +83,18 @@ def attempt_line(attempt: Attempt, slo_ms: float) -> str:
     )
 
 
+def learnt_lines(best_batches: Sequence[BestBatch]) -> Iterator[str]:
+    """What a scheduler that learns makes of MAX_BATCH_SIZE, which it takes for a ceiling."""
+    if best_batches:
+        yield "The scheduler has learnt, for texts of up to so many tokens:"
+        yield "  tokens   best rows   ms a row   ms a row in batches of"
+    for best in best_batches:
+        yield (
+            f"  {best.tokens:>6}   {best.rows:>9}   {best.ms_per_row:>8.3f}   "
+            f"{best.smallest_ms_per_row:>8.3f} {f'({best.smallest_rows})':>13}"
+        )
+
+
 def live_lines(counted: Scrape) -> Iterator[str]:
     """What the service's histograms tell of how it fares now."""
     waits, batches = counted.queue_wait_s, counted.batch_size
@@ -117,6 +130,12 @@ def as_data(curve: Curve, advice: Advice, slo_ms: float, tried: Sequence[Attempt
         "settings": advice.settings(),
         "expected": {key: asdict(advice)[key] for key in ("requests_per_s", "p99_ms", "keeps_slo")},
         "checks": [
-            {"settings": one.advice.settings(), "kept": one.kept, **measured_as_data(one.measured)} for one in tried
+            {
+                "settings": one.advice.settings(),
+                "kept": one.kept,
+                "best_batches": [best._asdict() for best in one.best_batches],
+                **measured_as_data(one.measured),
+            }
+            for one in tried
         ],
     }

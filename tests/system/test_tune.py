@@ -19,6 +19,7 @@ from service.cli import main
 from service.tune.advice import Advice
 from service.tune.check import MOST_ATTEMPTS, attempts
 from service.tune.curve import Curve
+from service.tune.learnt import learnt
 from service.tune.live import NothingMeasured, live_figures
 from service.tune.report import attempt_line
 from tests.system.conftest import ROOT
@@ -134,6 +135,35 @@ def test_a_running_service_gives_advice_from_its_own_measurements(start, tmp_pat
     assert "no such model" in tune("--url", server.url, "--name", "another").stderr
 
 
+TEXT_APP = """
+from loaders import ModelHandle
+from loaders.signature import EncodedText, TextInput
+from service import create_app
+
+def encode(text):
+    return EncodedText(tuple(range(len(text.split()))), truncated=False)
+
+def make():
+    answer = lambda rows: [len(row.ids) for row in rows]
+    return create_app(model_handle=ModelHandle.from_callable(answer, name="m", input=TextInput(encode=encode)))
+"""
+
+
+def test_what_the_scheduler_of_a_service_has_learnt_is_told(start, tmp_path, monkeypatch):
+    (tmp_path / "texts.py").write_text(TEXT_APP)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    server = start(app="texts:make()", SCHEDULER="cost", WARMUP="false", MODEL_PATH="", MODEL_FORMAT="")
+    for _ in range(6):
+        assert server.post({"text": "one two three four"}).json()["prediction"] == 4
+    with Client(server.url, connections=1) as client:
+        (best,) = learnt(client)
+    assert (best.tokens, best.rows, best.smallest_rows) == (4, 1, 1)
+    assert best.ms_per_row == best.smallest_ms_per_row > 0
+    lines = tune("--url", server.url).stdout.splitlines()
+    at = next(at for at, line in enumerate(lines) if line.startswith("The scheduler has learnt"))
+    assert lines[at + 2].split()[:2] == ["4", "1"]
+
+
 def test_a_service_that_shows_nothing_is_told(start):
     assert "METRICS_KEY" in "".join(tune("--url", busy(start(METRICS_KEY="a-key-for-it")).url).stderr)
     assert "refused" in tune("--url", "http://127.0.0.1:9").stderr
@@ -213,3 +243,4 @@ def test_a_service_that_is_no_jitney_is_told_from_one(told):
 
     with pytest.raises(NothingMeasured, match="Jitney"):
         live_figures(Asked())
+    assert learnt(Asked()) == []
