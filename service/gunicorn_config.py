@@ -28,6 +28,7 @@ from service.server.repeated_stop import RepeatedStop
 from service.server.start_summary import start_summary
 from service.server.succession import Relief, Succession, place
 from service.server.watchdog import Watchdog
+from service.server.worker_choice import OWN, STOCK, choose
 from service.settings import SettingsError, load_settings, read_dotenv
 
 # Longer than nginx keeps idle upstream connections (60 s): the side that closes first must be the client's.
@@ -57,7 +58,8 @@ os.environ.setdefault("PROMETHEUS_DISABLE_CREATED_SERIES", "true")
 
 bind = _settings.bind
 workers = _settings.web_workers
-worker_class = "service.server.worker.Worker"
+# Or gunicorn's own, where TLS, HTTP/2 or another thing is configured that this one does not do: see on_starting.
+worker_class = OWN
 threads = _settings.http_threads
 # Those that predict, those that wait, and as many more that are kept open or are just being refused.
 worker_connections = threads + _settings.max_queue_size + 1000
@@ -100,8 +102,9 @@ def on_starting(server: Any) -> None:
             sys.exit(f"jitney: {address[0]}:{address[1]} is in use or not an address of this machine (BIND, --bind)")
     if server.cfg.preload_app:
         sys.exit("jitney: preload_app cannot work: neither threads nor CUDA survive a fork; start without --preload")
-    if server.cfg.worker_class_str not in (worker_class, "gthread"):
+    if server.cfg.worker_class_str not in (OWN, STOCK):
         sys.exit(f"jitney: worker class {server.cfg.worker_class_str!r} cannot work here; leave it out, or use gthread")
+    choose(server)
     _make_files_suffice(server)
     if server.cfg.threads < 2 * _settings.max_batch_size:
         server.log.warning(
@@ -118,6 +121,7 @@ def on_starting(server: Any) -> None:
 
 def on_reload(server: Any) -> None:
     """SIGHUP: gunicorn has read its configuration anew, and with it what the start had found possible."""
+    choose(server)
     _make_files_suffice(server)
 
 
@@ -257,6 +261,7 @@ def _limit_waiting(worker: Any, here: list[Any]) -> None:
         limit=max(runtime.settings.max_queue_size for runtime in here),
         queued_rows=lambda: sum(runtime.batcher().queued for runtime in here),
         patience_s=max(runtime.settings.request_timeout_ms for runtime in here) / 1000,
+        max_body_bytes=max(runtime.settings.max_body_bytes for runtime in here),
     )
     worker.limit_waiting(overload)
     # Not at the top: the master must not load the client library.

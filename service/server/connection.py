@@ -1,87 +1,122 @@
-"""A client's connection, as the gunicorn worker looks at it before, during and after its requests."""
+"""A client's connection, and what is known of the request that is on its way, or being served, on it."""
 
 from __future__ import annotations
 
-import math
 import socket
-from contextlib import suppress
+from enum import Enum
 from typing import Any
 
-from gunicorn.workers.gthread import TConn
-
+from service.server.answer import Answer
 from service.server.overload import Place, Way
-from service.server.request_head import MAX_HEAD_BYTES
-from service.server.unread_body import rest_of_body
-
-# How much is read of a connection that was answered for the last time, so that the answer is not lost to a reset.
-LINGER_BYTES = 64 * 1024 * 1024
 
 
-class Connection(TConn):  # type: ignore[misc]
+class State(Enum):
+    """What a connection waits for."""
+
+    IDLE = "idle"  # the first byte of a request
+    HALF = "half"  # the rest of one
+    SENDING = "sending"  # room for the rest of an answer
+    SERVED = "served"  # a thread, which then has it
+    LINGERING = "lingering"  # the client's side to be closed, after the last answer
+
+
+class Connection:
     """A client's connection.
 
-    Written by the thread that serves it: `served_since`, when a thread took it up, None as long as it waits for one;
-    `body`, of the request that is being served, None as long as its head has not been read; `answered_at`, when the
-    answer began. Written by the main thread: `place`, where its request was sent; `arrived_at`, when the whole head of
-    that was there; `head`, its first bytes, None where they cannot be seen; `seen_bytes`, how much of a head that is
-    not whole; `left_bytes`, how much is still read from it after its last answer.
+    Everything is read and written by its owner alone: the thread that serves its request, or, while it is armed in the
+    `Poller`, whoever claims it there. It has one owner at a time, so that its requests never overlap.
+
+    Of the connection: `base`: the variables that all its requests have in common. `is_trusted`: its client may say by
+    which scheme it was reached. `has_ended`: that will send nothing more. `deadline`: when its state is given up.
+    `counted_bytes`: what of it counts against the limit of what may be kept in memory. `left_bytes`: how much is still
+    read after the last answer.
+
+    Of the request: `arrived`: its bytes so far. `since`: when the first of them came, `time.monotonic()`;
+    `whole_head_at`: when the last of its head did. `environ`: what the head says, None as long as it is not whole, or
+    where gunicorn's own parser is needed to tell what is wrong with it. `head_bytes`: its length, 0 as long as it is
+    not whole. `needed_bytes`: how long head and body are together, None where only their end tells. `is_plain`: the
+    fast way carries the request. `parse_at_bytes`: how long a head that is not whole may get before it is looked at
+    again; `searched_bytes`: how much of it has been searched for its end. `early_at`: when a thread may take it up
+    although it is not whole. `place`: which threads it is for. `is_accepted`: it was handed to them before the server
+    was told to stop.
     """
 
-    served_since: float | None = None
-    body: Any = None
-    answered_at: float | None = None
-    place: Place = Place(Way.MAIN)
-    arrived_at: float = 0.0
-    head: bytes | None = None
-    seen_bytes: int = -1
-    left_bytes: int = LINGER_BYTES
+    __slots__ = (
+        "answer",
+        "arrived",
+        "base",
+        "client",
+        "counted_bytes",
+        "deadline",
+        "early_at",
+        "environ",
+        "fd",
+        "has_ended",
+        "head_bytes",
+        "is_accepted",
+        "is_plain",
+        "is_registered",
+        "is_trusted",
+        "left_bytes",
+        "needed_bytes",
+        "parse_at_bytes",
+        "place",
+        "searched_bytes",
+        "server",
+        "since",
+        "sock",
+        "state",
+        "whole_head_at",
+    )
+
+    def __init__(self, sock: socket.socket, client: Any, server: Any, answer: Answer) -> None:
+        self.sock = sock
+        self.fd = sock.fileno()
+        self.client = client
+        self.server = server
+        self.answer = answer
+        self.base: dict[str, Any] = {}
+        self.is_trusted = False
+        self.is_registered = False
+        self.has_ended = False
+        self.is_accepted = False
+        self.state = State.IDLE
+        self.place = Place(Way.MAIN)
+        self.deadline = self.since = 0.0
+        self.counted_bytes = 0
+        self.left_bytes = 0
+        self.forget_request()
+
+    def __repr__(self) -> str:
+        return f"<Connection fd={self.fd} {self.state.value} arrived={len(self.arrived)} needed={self.needed_bytes}>"
 
     def forget_request(self) -> None:
         """Be ready for the next one."""
-        self.served_since = self.body = self.answered_at = None
-
-    def arrived(self) -> bytes | None:
-        """What has come of the next request, left where it is; None at the end of the stream."""
-        kept = self._kept()
-        try:
-            fresh: bytes = self.sock.recv(MAX_HEAD_BYTES, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except (BlockingIOError, InterruptedError):
-            return kept
-        except OSError:
-            return None
-        return kept + fresh or None
-
-    def wake_beyond(self, arrived: bytes) -> None:
-        """Have the poller call when there is more than `arrived`, or no more will come."""
-        self._wake_at(len(arrived) - len(self._kept()) + 1)
-        self.seen_bytes = len(arrived)
-
-    def wake_as_usual(self) -> None:
-        """Undo `wake_beyond`, under which whoever reads would wait for as much too."""
-        self._wake_at(1)
-        self.seen_bytes = -1
-
-    def _wake_at(self, unread_bytes: int) -> None:
-        # Local sockets have no such mark: the poller calls at once, and then there is nothing more.
-        with suppress(OSError):
-            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, unread_bytes)
-
-    def _kept(self) -> bytes:
-        """What was read together with the end of the request before, and is out of the socket already."""
-        return b"" if self.parser is None else self.parser.unreader.buf.getvalue()
-
-    def give_up_sending_after(self, idle_s: float) -> None:
-        """Have the system end the connection when its client has read nothing for so long while there is something."""
-        with suppress(OSError, AttributeError):  # local sockets cannot, nor can all systems
-            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, math.ceil(idle_s * 1000))
-
-    def shut(self, how: int) -> None:
-        """Stop reading or sending, whichever thread is at it."""
-        # Not the method of a TLS socket, which would go on to send in clear text.
-        with suppress(OSError):  # the client may have been faster
-            socket.socket.shutdown(self.sock, how)
+        self.arrived: bytes | bytearray = b""
+        self.environ: dict[str, Any] | None = None
+        self.head_bytes = 0
+        self.needed_bytes: int | None = None
+        self.is_plain = False
+        self.parse_at_bytes = self.searched_bytes = 0
+        self.early_at = 0.0
+        self.whole_head_at = 0.0
 
     @property
-    def is_unfinished(self) -> bool:
-        """Whether the thread that has taken the request up waits for the rest of it, or has not asked for it yet."""
-        return self.body is None or rest_of_body(self.body) > 0
+    def is_owing(self) -> bool:
+        """Whether the client has not sent all of a request whose head is there, and may still do so."""
+        if self.has_ended:
+            return False
+        if self.needed_bytes is None:
+            return not self.arrived.endswith(LAST_CHUNK)
+        return len(self.arrived) < self.needed_bytes
+
+    def shut(self, how: int) -> None:
+        """Stop reading or sending, whichever thread is at it. *Thread:* any."""
+        try:
+            self.sock.shutdown(how)
+        except OSError:
+            return  # the client may have been faster
+
+
+# How a body in chunks ends, unless it has trailers; those who send trailers wait a moment longer.
+LAST_CHUNK = b"\r\n0\r\n\r\n"

@@ -14,10 +14,11 @@ from service.server.request_head import Head
 
 _DETAILS = {
     404: "there is nothing at this path",
-    408: "the head of the request did not come to its end in the time of a request (REQUEST_TIMEOUT_MS)",
+    408: "the request did not come to its end in the time of a request (REQUEST_TIMEOUT_MS)",
     414: "the request line is longer than is taken here",
     417: "the expectation in the header Expect cannot be met here",
     431: "the headers are more, or one is longer, than is taken here",
+    503: "too many bodies are on their way, and no more may be kept in memory until they are whole (MAX_BODY_BYTES)",
     501: "the Transfer-Encoding is none that is taken here; chunked is, and no other",
 }
 
@@ -88,6 +89,7 @@ def refusal(status: int, head: Head, prefix: str = "") -> Refusal:
         f"Content-Type: {media_type}",
         f"Content-Length: {len(body)}",
         f"X-Request-ID: {request_id}",
+        *(("Retry-After: 1",) if status == 503 else ()),
     )
     sent = "\r\n".join(lines).encode("ascii") + b"\r\n\r\n" + (b"" if head.method == "HEAD" else body)
     return Refusal(status, title, request_id, sent)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from service.probe_paths import PROBE_PATHS
 
-# *Source:* the largest head that nginx takes and sends on unless it is told otherwise. What is longer is parsed as it
-# comes.
+# How much of a request is looked at here. *Source:* the largest head that nginx sends on unless it is told otherwise.
 MAX_HEAD_BYTES = 8 * 1024
 
 _ENDS = (b"\r\n\r\n", b"\n\n")
@@ -25,14 +24,6 @@ class Head:
     method: str = ""
     path: str = ""
     request_id: str = ""
-
-
-def is_whole(arrived: bytes) -> bool:
-    """Whether a thread that parses the head need not wait for more of it.
-
-    True also for a head that is longer than MAX_HEAD_BYTES: the parser has its own limits and answers for them.
-    """
-    return len(arrived) >= MAX_HEAD_BYTES or any(end in arrived for end in _ENDS)
 
 
 def asks_for_probe(arrived: bytes) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import socket
 import struct
 import termios
 from typing import Any
@@ -22,7 +23,7 @@ def rest_of_body(stream: Any) -> int:
     return 0 if ended else WORTH_READING_BYTES + 1
 
 
-def bytes_at_hand(connection: Any) -> int:
-    """How much can be read from gunicorn's `connection` without waiting for its client."""
-    unread = fcntl.ioctl(connection.sock.fileno(), termios.FIONREAD, struct.pack("i", 0))
-    return len(connection.parser.unreader.buf.getvalue()) + int(struct.unpack("i", unread)[0])
+def bytes_in_socket(sock: socket.socket) -> int:
+    """How much can be read from it without waiting for its client."""
+    unread = fcntl.ioctl(sock.fileno(), termios.FIONREAD, struct.pack("i", 0))
+    return int(struct.unpack("i", unread)[0])

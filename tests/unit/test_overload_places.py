@@ -12,7 +12,7 @@ def overload(queued_rows: int = 0) -> Overload:
     return Overload(threads=4, limit=6, queued_rows=lambda: queued_rows, patience_s=30.0)
 
 
-@pytest.mark.parametrize("head", [PROBE, PREDICT, None])
+@pytest.mark.parametrize("head", [PROBE, PREDICT])
 @pytest.mark.parametrize("is_stopping", [True, False])
 def test_as_long_as_a_thread_is_free_it_takes_whatever_comes(head, is_stopping):
     assert overload(queued_rows=100).place(3, head, is_stopping=is_stopping) == Place(Way.MAIN)
@@ -42,10 +42,6 @@ def test_a_probe_has_threads_of_its_own_when_the_others_are_taken(inside, is_sto
 
 def test_a_stopping_server_has_nobody_wait_for_a_thread_only_to_be_refused():
     assert overload().place(4, PREDICT, is_stopping=True).way is Way.SURPLUS
-
-
-def test_what_cannot_be_seen_waits_for_a_thread():
-    assert overload().place(1000, None, is_stopping=False) == Place(Way.MAIN, 996)
 
 
 @pytest.mark.parametrize("inside, waiting", [(0, 0), (4, 0), (5, 1), (10, 6)])

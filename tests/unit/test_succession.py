@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from service.server.succession import Relief, Succession, kept, place
+from service.server.traffic import Traffic
 from service.server.worker import Worker
 
 
@@ -175,10 +176,10 @@ class Told(Worker):
     """A worker as it is told to stop, without gunicorn around it."""
 
     def __init__(self) -> None:
-        self.alive, self._hurry, self._is_relieved = True, False, False
+        self.alive, self._hurry = True, False
         self.is_master_listening = True
         self.succession = Succession()
-        self.method_queue = SimpleNamespace(defer=lambda _: None)
+        self.traffic = Traffic(1, keeps_open=True)
 
     def _is_master_listening(self) -> bool:
         return self.is_master_listening
@@ -186,7 +187,8 @@ class Told(Worker):
     def told(self) -> bool:
         self.handle_exit(SIGTERM, None)
         assert not self.alive
-        return self._is_relieved
+        assert self.traffic.stops
+        return self.is_relieved
 
 
 def test_a_stop_is_a_relief_as_long_as_the_master_listens():
