@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
@@ -12,6 +11,7 @@ from typing import Any, Self
 
 from service.batching import checks
 from service.batching.admission import Admission, Arrival, Inbox, Signal, WorkerState
+from service.batching.inbox import DrainedQueue
 from service.batching.lanes import Lanes
 from service.batching.listeners import NullListener
 from service.batching.policy import BatchPolicy
@@ -106,7 +106,7 @@ class ThreadedBatcher:
         self._name = name
         self._clock = clock
         self._on_start = on_start
-        self._inbox: Inbox = queue.Queue() if inbox is None else inbox
+        self._inbox: Inbox = DrainedQueue() if inbox is None else inbox
         batch_policy = BatchPolicy(policy)
         self._admission = Admission(
             self._inbox, max_queue_size, counts_arrivals=batch_policy is BatchPolicy.EAGER, clock=clock

@@ -8,6 +8,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from service.batching import checks
@@ -182,18 +183,16 @@ class Worker:
         return IDLE_WAIT_S if due_at is None else min(IDLE_WAIT_S, due_at - now)
 
     def _receive(self) -> int:
-        """Wait for one message, then take all that are there; returns how many requests are on their way.
+        """Wait for one message, then take all that are there in one step; returns how many requests are on their way.
 
         Those are counted before the rest is taken: a request that stopped being on its way is in the inbox by then.
         """
-        try:
-            message = self._inbox.get(self._patience_s > 0, self._patience_s)
-        except queue.Empty:
-            message = Signal.WAKE
-        self._accept(message)
+        if self._patience_s > 0:
+            with suppress(queue.Empty):
+                self._accept(self._inbox.get(timeout=self._patience_s))
         on_the_way = self._admission.still_on_the_way()
-        for _ in range(self._inbox.qsize()):
-            self._accept(self._inbox.get(False))
+        for message in self._inbox.drain():
+            self._accept(message)
         return on_the_way
 
     def _accept(self, message: Message) -> None:

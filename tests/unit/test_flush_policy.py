@@ -153,13 +153,13 @@ def test_eager_stops_waiting_when_the_prepared_request_does_not_come() -> None:
 
 def test_eager_never_leaves_a_row_behind_that_arrived_while_the_inbox_was_emptied() -> None:
     class LateInbox(FakeInbox):
-        """Somebody arrives just after the worker has looked how much there is."""
+        """Somebody arrives just after the worker has emptied it."""
 
-        def qsize(self) -> int:
-            size = super().qsize()
+        def drain(self) -> list[Any]:
+            items = super().drain()
             if latecomers:
                 latecomers.pop()()
-            return size
+            return items
 
     latecomers: list[Callable[[], object]] = []
     core = Core(policy=BatchPolicy.EAGER, inbox=LateInbox)
