@@ -229,6 +229,8 @@ def post_worker_init(worker: Any) -> None:
     signal.siginterrupt(signal.SIGTERM, False)
     for runtime in here:
         runtime.on_fatal = partial(_leave, worker, runtime)
+        if hasattr(worker, "on_the_way"):
+            runtime.on_the_way = worker.on_the_way
         runtime.start()
         _watch(runtime, worker.log)
     if hasattr(worker, "limit_waiting"):

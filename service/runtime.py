@@ -20,6 +20,7 @@ from service.batching.admission import Arrival, WorkerState
 from service.batching.batcher import BatcherStatus, ThreadedBatcher
 from service.batching.faults import FaultKind, log_error, text_of
 from service.batching.forks import forks
+from service.batching.policy import nobody
 from service.batching.schedulers import Fifo, LearningScheduler, NoScheduler, Scheduler, make_scheduler
 from service.batching.tickets import BatchInfo, LaneName
 from service.batching.worker import StartFailed
@@ -91,6 +92,9 @@ class Runtime:
 
     `count_unseen(method, status, seconds)` is for the server, which answers some requests before the app can see them.
 
+    `on_the_way()`: how many requests the server has received that are not announced yet; a server that knows sets it
+    before `start`.
+
     `tracing`: records what runs here, and begins and ends with it; None where nothing is recorded.
     """
 
@@ -108,6 +112,7 @@ class Runtime:
         self.draining = False
         self.on_fatal: Callable[[str], None] = lambda _reason: None
         self.count_unseen: Callable[[str, int, float], None] = lambda _method, _status, _seconds: None
+        self.on_the_way: Callable[[], int] = nobody
         self.recent = RecentBatches()  # made anew at the start
         self._given = model_handle
         self._lock = threading.Lock()  # guards _batcher and _closed
@@ -158,6 +163,7 @@ class Runtime:
                     on_stop=self._free,
                     listener=self,
                     on_origins=None if self.tracing is None else self.on_origins,
+                    on_the_way=self.on_the_way,
                 )
             self._batcher.start()
 

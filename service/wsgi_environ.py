@@ -11,3 +11,7 @@ ARRIVED_AT = "jitney.arrived_at"
 # How many rows and requests wait, for a request that has a thread only to be refused, or to be answered as a probe;
 # absent for all that may be predicted.
 AHEAD = "jitney.ahead"
+
+# What is called once the batcher knows of the request, so that the server need not count it as on its way any longer.
+# The server calls it itself where the app has not, when it is done with the request: again must be harmless.
+ANNOUNCED = "jitney.announced"
