@@ -41,6 +41,8 @@ def readiness(runtime: Runtime) -> tuple[bool, dict[str, Any]]:
         if status is None
         else status.effective_max_batch_size,
     }
+    if runtime.placed is not None:
+        body["thread_placement"] = runtime.placed.placement.report()
     return not reasons, body
 
 

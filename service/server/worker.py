@@ -88,6 +88,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         self._app: Callable[..., Iterable[bytes]]
         self.wsgi: Callable[..., Iterable[bytes]]
         self.succession: Succession  # set by the master before the fork
+        # Called first on each thread of the pools; who knows where threads run replaces it before the first request.
+        self.on_http_thread: Callable[[], None] = lambda: None
         self._stop_at: float | None = None
         self._hurry = False
         self._is_relieved = False  # told to stop, and the master goes on to listen
@@ -127,11 +129,14 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         is_plain = cfg.proxy_protocol in (False, "off") and getattr(cfg, "protocol", "http") == "http"
         self._looks_ahead = is_plain and not cfg.is_ssl and "h2" not in cfg.http_protocols
         self._pools = {
-            Way.MAIN: ThreadPoolExecutor(cfg.threads, "http"),
-            Way.PROBE: ThreadPoolExecutor(few, "http-probe"),
-            Way.SURPLUS: ThreadPoolExecutor(few, "http-surplus"),
+            Way.MAIN: ThreadPoolExecutor(cfg.threads, "http", self._on_thread_start),
+            Way.PROBE: ThreadPoolExecutor(few, "http-probe", self._on_thread_start),
+            Way.SURPLUS: ThreadPoolExecutor(few, "http-surplus", self._on_thread_start),
         }
         return self._pools[Way.MAIN]
+
+    def _on_thread_start(self) -> None:
+        self.on_http_thread()
 
     def run(self) -> None:
         """The main loop; `ThreadWorker` ends its own pool after it."""
