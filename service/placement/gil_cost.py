@@ -65,7 +65,7 @@ def call_cost(call: Callable[[], object], *, has_own_threads: bool = True) -> Ca
     give_up_at = time.monotonic() + BUDGET_S
     took_s = _seconds(call, 1)
     repeats = max(1, round(SAMPLE_S / max(took_s, 1e-6)))
-    pairs: list[tuple[float, float, float]] = []
+    pairs: list[CallCost] = []
     while len(pairs) < (1 if took_s >= LONG_S else PAIRS):
         if (pair := _pair(call, repeats, has_own_threads)) is not None:
             pairs.append(pair)
@@ -75,28 +75,64 @@ def call_cost(call: Callable[[], object], *, has_own_threads: bool = True) -> Ca
     return CallCost(wall_s / repeats, gil_free_s / repeats, cores)
 
 
-def _pair(call: Callable[[], object], repeats: int, has_own_threads: bool) -> tuple[float, float, float] | None:
-    """The calls once alone and once beside a rival, one right after the other, as machines change their pace.
+class Alone(NamedTuple):
+    """Calls with nothing beside them. `waited_s`: for how long their thread waited for a core; all times in seconds."""
 
-    Whenever the rival does not have the interpreter, the calls keep it. Seconds that they take, seconds that they leave
-    to others, cores; None when either was disturbed.
+    wall_s: float
+    cpu_s: float
+    waited_s: float
+
+    @property
+    def cores(self) -> float:
+        """How many cores the process kept busy."""
+        return self.cpu_s / self.wall_s
+
+
+class Beside(NamedTuple):
+    """The same calls beside a thread that always computes in Python, the rival; for how long it did, and waited."""
+
+    wall_s: float
+    waited_s: float
+    rival_ran_s: float
+    rival_waited_s: float
+
+
+def judged(alone: Alone, beside: Beside | None, *, has_own_threads: bool = True) -> CallCost | None:
+    """What the calls cost, as two samples tell it: whenever the rival did not run, the calls kept the interpreter.
+
+    beside: None where the calls alone tell enough. None when other programs, or another call's threads, disturbed them.
     """
+    if alone.waited_s > ALONE_WAIT * alone.wall_s:
+        return None
+    if alone.cores > SEVERAL_CORES:
+        return CallCost(alone.wall_s, alone.wall_s, alone.cores) if has_own_threads else None
+    if beside is None or max(beside.waited_s, beside.rival_waited_s) > BESIDE_WAIT * beside.wall_s:
+        return None
+    kept_s = beside.wall_s - beside.rival_ran_s
+    return CallCost(alone.wall_s, min(max(alone.wall_s - kept_s, 0.0), alone.wall_s), alone.cores)
+
+
+def _pair(call: Callable[[], object], repeats: int, has_own_threads: bool) -> CallCost | None:
+    """The calls once alone and once beside a rival, one right after the other, as machines change their pace."""
+    alone = _alone(call, repeats)
+    is_told = alone.cores > SEVERAL_CORES or alone.waited_s > ALONE_WAIT * alone.wall_s
+    return judged(alone, None if is_told else _beside(call, repeats), has_own_threads=has_own_threads)
+
+
+def _alone(call: Callable[[], object], repeats: int) -> Alone:
     own = threading.get_native_id()
     (_, waited_s), cpu_s = _times(own), time.process_time()
-    alone_s = _seconds(call, repeats)
-    cores = (time.process_time() - cpu_s) / alone_s
-    if _times(own)[1] - waited_s > ALONE_WAIT * alone_s:
-        return None
-    if cores > SEVERAL_CORES:
-        return (alone_s, alone_s, cores) if has_own_threads else None
+    wall_s = _seconds(call, repeats)
+    return Alone(wall_s, time.process_time() - cpu_s, _times(own)[1] - waited_s)
+
+
+def _beside(call: Callable[[], object], repeats: int) -> Beside:
+    own = threading.get_native_id()
     with _short_turns(), _Rival() as rival:
-        (_, waited_s), (had_s, rival_waited_s) = _times(own), rival.times()
-        beside_s = _seconds(call, repeats)
-        (_, now_waited_s), (now_had_s, rival_now_waited_s) = _times(own), rival.times()
-    if max(now_waited_s - waited_s, rival_now_waited_s - rival_waited_s) > BESIDE_WAIT * beside_s:
-        return None
-    kept_s = beside_s - (now_had_s - had_s)
-    return alone_s, min(max(alone_s - kept_s, 0.0), alone_s), cores
+        (_, waited_s), (ran_s, rival_waited_s) = _times(own), rival.times()
+        wall_s = _seconds(call, repeats)
+        (_, now_waited_s), (now_ran_s, rival_now_waited_s) = _times(own), rival.times()
+    return Beside(wall_s, now_waited_s - waited_s, now_ran_s - ran_s, rival_now_waited_s - rival_waited_s)
 
 
 class _Rival:
