@@ -79,11 +79,13 @@ def _by_cost(costs: Collection[ModelCost | None], *, has_other_work: bool) -> Ch
     prepare = max((cost.prepare for cost in measured), key=lambda cost: cost.gil_free_s)
     if prepare.gil_free_s > FREE_PREPARATION_S:
         return _nowhere(f"preparation runs beside other threads for {prepare.gil_free_s * 1000:.2f} ms of a row")
-    worker = _worker_place(costs)
+    busiest = max(cost.full.cores for cost in measured)
+    if busiest > SEVERAL_CORES:
+        # One of them would be the core of the HTTP threads, which could not move to where there is room.
+        return _nowhere(f"the model's native threads keep {busiest:.1f} cores busy")
     call = max((cost.full for cost in measured), key=lambda cost: cost.wall_s)
     told = f"{call.wall_s * 1000:.2f} ms for a batch, {call.gil_free_share:.0%} of it beside Python"
-    told += f", on {call.cores:.1f} cores" if call.cores > SEVERAL_CORES else ""
-    return Choice(True, worker, f"preparation needs Python all the time; the model takes {told}")
+    return Choice(True, _worker_place(costs), f"preparation needs Python all the time; the model takes {told}")
 
 
 def _worker_place(costs: Collection[ModelCost | None]) -> WorkerPlace:

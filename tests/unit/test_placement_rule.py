@@ -36,7 +36,8 @@ LONG_NATIVE = cost(call_s=0.01, share=0.9)
         (cost(call_s=SHORT_CALL_S * 0.9, share=1.0), True, SHARED),  # native, but over before it pays to move
         (cost(call_s=SHORT_CALL_S, share=GIL_FREE_SHARE), True, FREE),
         (cost(call_s=0.1, share=GIL_FREE_SHARE * 0.9), True, SHARED),  # long, but it keeps Python to itself
-        (cost(cores=SEVERAL_CORES * 1.1), True, FREE),  # its native threads need the cores
+        (cost(cores=SEVERAL_CORES), True, SHARED),
+        (cost(cores=SEVERAL_CORES * 1.1), False, FREE),  # its native threads would take the HTTP threads' core too
         (cost(prepare_free_s=FREE_PREPARATION_S), True, SHARED),
         (cost(prepare_free_s=FREE_PREPARATION_S * 1.1), False, FREE),
         (cost(prepare_free_s=0.002, call_s=0.01, share=0.9), False, FREE),
@@ -70,6 +71,7 @@ def test_nothing_is_placed_where_there_is_no_choice_or_no_knowledge(mode, cores,
         ([SHORT], SHARED),
         ([LONG_NATIVE], FREE),
         ([None], BETWEEN),
+        ([cost(cores=SEVERAL_CORES * 1.1)], FREE),
         ([], BETWEEN),
         ([SHORT, None], BETWEEN),
         ([None, LONG_NATIVE], FREE),
@@ -94,4 +96,4 @@ def test_auto_leaves_an_app_alone_that_has_routes_of_its_own():
 def test_the_reason_tells_what_was_measured():
     assert "1.00 ms for a batch, 0% of it beside Python" in choose(AUTO, 2, [SHORT]).why
     assert "2.00 ms of a row" in choose(AUTO, 2, [cost(prepare_free_s=0.002)]).why
-    assert "on 2.0 cores" in choose(AUTO, 2, [cost(cores=2.0)]).why
+    assert "keep 2.0 cores busy" in choose(AUTO, 2, [cost(cores=2.0)]).why
