@@ -246,3 +246,10 @@ def test_a_thread_that_has_ended_is_not_moved(thread, monkeypatch):
     placement.model_costs("m", SHORT)
     assert gone._id not in moved
     monkeypatch.undo()
+
+
+def test_an_http_thread_pushes_nobody_aside_whoever_has_started_it(thread):
+    placement = Placement(PlacementMode.AUTO)
+    placement.model_costs("m", SHORT)
+    cores.let_push([threading.get_native_id()])  # a thread begins in the class of the one that starts it
+    assert thread(placement.http_thread_starts).is_batch
