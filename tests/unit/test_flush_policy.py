@@ -209,12 +209,11 @@ def test_eager_never_misses_a_request_that_passes_from_the_server_to_the_batcher
     unread, arrivals = [1], []
 
     def count() -> int:
-        found = len(unread)
-        if unread:  # it is announced, and then dropped by the server, just when the worker has asked there
+        if unread:  # it is announced, and then dropped by the server, just when the worker asks there
             arrivals.append(core.admission.announce())
             unread.clear()
             core.clock.at(3.0, lambda: core.submit(["b"], arrival=arrivals.pop()))
-        return found
+        return len(unread)
 
     core = Core(policy=BatchPolicy.EAGER, on_the_way=count)
     core.submit(["a"])
