@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -194,3 +195,14 @@ def test_the_worker_takes_its_place_around_the_model_also_when_that_fails(costs)
     finally:
         runtime.close()
     assert seat.seen == ["loads", *["calls", "model", "called"] * 2]
+
+
+def test_nothing_is_placed_where_nobody_knows_the_threads_of_the_server():
+    from service.gunicorn_config import _place_threads
+
+    runtime = create_app(Settings(warmup=False), model_handle=model()).extensions["jitney"]
+    _place_threads(SimpleNamespace(turn=0), [runtime])
+    assert runtime.placed is None
+    ours = SimpleNamespace(turn=0, on_http_thread=None)
+    _place_threads(ours, [runtime])
+    assert ours.on_http_thread == runtime.placed.placement.http_thread_starts
