@@ -102,10 +102,10 @@ def judged(alone: Alone, beside: Beside | None, *, has_own_threads: bool = True)
 
     beside: None where the calls alone tell enough. None when other programs, or another call's threads, disturbed them.
     """
-    if alone.waited_s > ALONE_WAIT * alone.wall_s:
+    if alone.cores > SEVERAL_CORES and has_own_threads:  # disturbed or not: others could only have made them fewer
+        return CallCost(alone.wall_s, alone.wall_s, alone.cores)
+    if alone.cores > SEVERAL_CORES or alone.waited_s > ALONE_WAIT * alone.wall_s:
         return None
-    if alone.cores > SEVERAL_CORES:
-        return CallCost(alone.wall_s, alone.wall_s, alone.cores) if has_own_threads else None
     if beside is None or max(beside.waited_s, beside.rival_waited_s) > BESIDE_WAIT * beside.wall_s:
         return None
     kept_s = beside.wall_s - beside.rival_ran_s
