@@ -131,14 +131,15 @@ def _beside(call: Callable[[], object], repeats: int) -> Beside:
     with _short_turns(), _Rival() as rival:
         (_, waited_s), (ran_s, rival_waited_s) = _times(own), rival.times()
         wall_s = _seconds(call, repeats)
-        (_, now_waited_s), (now_ran_s, rival_now_waited_s) = _times(own), rival.times()
-    return Beside(wall_s, now_waited_s - waited_s, now_ran_s - ran_s, rival_now_waited_s - rival_waited_s)
+        (_, now_waited_s), (now_ran_s, _) = _times(own), rival.times()
+    return Beside(wall_s, now_waited_s - waited_s, now_ran_s - ran_s, rival.waited_s - rival_waited_s)
 
 
 class _Rival:
-    """A thread that computes in Python whenever it may."""
+    """A thread that computes in Python whenever it may. `waited_s`: its waits for a core, known once it has ended."""
 
     def __init__(self) -> None:
+        self.waited_s = 0.0
         self._stop = False
         self._runs = threading.Event()
         self._thread = threading.Thread(target=self._run, name="jitney-rival", daemon=True)
@@ -156,6 +157,8 @@ class _Rival:
         self._runs.set()
         while not self._stop:
             pass
+        # Here and not by the others: the system counts a wait for a core only when it has ended.
+        _, self.waited_s = _times(threading.get_native_id())
 
     def times(self) -> tuple[float, float]:
         """For how long it has computed, and so had the interpreter; for how long it has waited for a core. Seconds."""
