@@ -69,6 +69,7 @@ def _install(app: Flask, settings: Settings, model_handle: ModelHandle | None, *
     runtime = Runtime(settings, batch_metrics, model_handle, tracing)
     app.extensions["jitney"] = runtime
     http_metrics = HttpMetrics(app, registry, batch_metrics.refresh)
+    runtime.serves_alone = whole_app
     runtime.count_unseen = http_metrics.count_unseen
     Hooks(
         runtime,

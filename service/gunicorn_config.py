@@ -5,6 +5,7 @@ It is read in gunicorn's master before any numeric library is loaded, and it mus
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import os
@@ -167,6 +168,8 @@ def nworkers_changed(server: Any, new: int, old: int | None) -> None:
 def pre_fork(server: Any, worker: Any) -> None:
     """The master is about to make a worker process. *Thread:* the master's."""
     worker.succession = place(server)
+    taken = {other.turn for other in server.WORKERS.values()}
+    worker.turn = next(turn for turn in itertools.count() if turn not in taken)
 
 
 def child_exit(_server: Any, worker: Any) -> None:
@@ -231,13 +234,36 @@ def post_worker_init(worker: Any) -> None:
 
     signal.signal(signal.SIGTERM, drain)
     signal.siginterrupt(signal.SIGTERM, False)
+    _place_threads(worker, here)
     for runtime in here:
         runtime.on_fatal = partial(_leave, worker, runtime)
+        if hasattr(worker, "on_the_way"):
+            runtime.on_the_way = lambda: worker.on_the_way
         runtime.start()
         _watch(runtime, worker.log)
     if hasattr(worker, "limit_waiting"):
         _limit_waiting(worker, here)
     threading.Thread(target=_take_over, args=(worker, here), name="jitney-succession", daemon=True).start()
+
+
+def _place_threads(worker: Any, here: list[Any]) -> None:
+    """Have this process's threads run where the models' cost puts them; it is known who they are in our own worker."""
+    if not hasattr(worker, "on_thread_start"):
+        return
+    # Not at the top: the master must not load NumPy.
+    from service.models.placing import PlacedModels
+    from service.placement.threads import Placement
+
+    placement = Placement(
+        _settings.thread_placement,
+        # Services that share a machine, too, begin at different cores.
+        turn=os.getppid() + worker.turn,
+        has_other_work=not all(runtime.serves_alone for runtime in here),
+    )
+    placement.http_thread_starts()  # this one hands the requests out
+    worker.on_thread_start = placement.http_thread_starts
+    for runtime in here:
+        runtime.placed = PlacedModels(placement, runtime.settings)
 
 
 def _take_over(worker: Any, here: list[Any]) -> None:

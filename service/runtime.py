@@ -21,6 +21,7 @@ from service.batching.batcher import BatcherStatus, ThreadedBatcher
 from service.batching.cost_table import BestSize
 from service.batching.faults import FaultKind, log_error, text_of
 from service.batching.forks import forks
+from service.batching.policy import nobody
 from service.batching.schedulers import Fifo, LearningScheduler, NoScheduler, Scheduler, make_scheduler
 from service.batching.tickets import BatchInfo, LaneName
 from service.batching.worker import StartFailed
@@ -30,6 +31,7 @@ from service.models.filling import FilledCalls
 from service.models.keeper import KnownVersion, ModelKeeper, log_load_failure
 from service.models.loaded import Lease
 from service.models.measuring import Learn
+from service.models.placing import PlacedModels
 from service.recent import RecentBatches
 from service.settings import Settings
 from service.statistics import ModelStatistics
@@ -92,6 +94,12 @@ class Runtime:
 
     `count_unseen(method, status, seconds)` is for the server, which answers some requests before the app can see them.
 
+    `on_the_way()`: how many requests the server has received that are not announced yet; a server that knows sets it
+    before `start`.
+
+    `serves_alone`: the app has no routes but Jitney's. `placed`: has the threads of this process placed; set before
+    `start` by whoever knows those threads.
+
     `tracing`: records what runs here, and begins and ends with it; None where nothing is recorded.
     """
 
@@ -109,6 +117,9 @@ class Runtime:
         self.draining = False
         self.on_fatal: Callable[[str], None] = lambda _reason: None
         self.count_unseen: Callable[[str, int, float], None] = lambda _method, _status, _seconds: None
+        self.on_the_way: Callable[[], int] = nobody
+        self.serves_alone = False
+        self.placed: PlacedModels | None = None
         self.recent = RecentBatches()  # made anew at the start
         self._given = model_handle
         self._lock = threading.Lock()  # guards _batcher and _closed
@@ -159,6 +170,7 @@ class Runtime:
                     on_stop=self._free,
                     listener=self,
                     on_origins=None if self.tracing is None else self.on_origins,
+                    on_the_way=self.on_the_way,
                 )
             self._batcher.start()
 
@@ -361,6 +373,7 @@ class Runtime:
             self._batcher = None
             self.load_error = None
             self._ready = False
+            self.placed = None
             self._predict, self._keeper = self._new_models()
             self._forks = forks()
 
@@ -377,6 +390,7 @@ class Runtime:
             status_of=lambda model: lambda: self.batcher().status(lambda key: key.model is model),
             on_unused=self._sweep_soon,
             learning=self._learn,
+            placed=lambda: self.placed,
         )
         return predict, keeper
 
@@ -462,7 +476,15 @@ class Runtime:
         self.metrics.ended()
 
     def _run(self, rows: list[Any], key: LaneKey) -> Any:
-        return self._predict(key.model, rows, {name: value for name, _, value in key.parameters})
+        parameters = {name: value for name, _, value in key.parameters}
+        placed = self.placed
+        if placed is None:
+            return self._predict(key.model, rows, parameters)
+        placed.seat.calls()
+        try:
+            return self._predict(key.model, rows, parameters)
+        finally:
+            placed.seat.called()
 
 
 def _lane_of(model: ModelHandle) -> LaneName:

@@ -20,6 +20,7 @@ from service.batching.policy import BatchPolicy
 from service.cpu_threads import POOL_VARIABLES
 from service.logs import LogFormat
 from service.misspelt import misspelt
+from service.placement.rule import PlacementMode
 
 # Threads beside those that predict, half of them for probes and half for refusals while all of those are taken.
 SPARE_THREADS = 8
@@ -154,6 +155,10 @@ class Settings(BaseSettings):
     omp_num_threads: Positive | None = Field(
         None, description="Native threads of the model; default: the container's CPUs"
     )
+    thread_placement: PlacementMode = Field(
+        PlacementMode.AUTO,
+        description="Where threads run: auto, as warm-up finds best; pin: HTTP threads on one core; off: on any core",
+    )
     log_format: LogFormat = Field(
         LogFormat.JSON, description="What a line of the log is: json, an object for machines; text, for people"
     )
@@ -239,7 +244,7 @@ class Settings(BaseSettings):
             raise ValueError("must be rising batch sizes, e.g. 1,4,16,32")
         return value
 
-    @field_validator("log_format", "log_level", "tracing", mode="before")
+    @field_validator("log_format", "log_level", "tracing", "thread_placement", mode="before")
     @classmethod
     def _lower(cls, value: Any) -> Any:
         return value.lower() if isinstance(value, str) else value

@@ -12,6 +12,6 @@ ARRIVED_AT = "jitney.arrived_at"
 # absent for all that may be predicted.
 AHEAD = "jitney.ahead"
 
-# A function to call when the request's rows wait for a batch, or when none will: until then it counts as one that is on
-# the way to the batcher. Calling it again does no harm, and the end of the request does the same.
-HAS_QUEUED = "jitney.has_queued"
+# What is called once the batcher knows of the request, so that the server need not count it as on its way any longer.
+# The server calls it itself where the app has not, when it is done with the request: again must be harmless.
+ANNOUNCED = "jitney.announced"

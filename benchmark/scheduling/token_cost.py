@@ -15,7 +15,7 @@ from typing import Any
 from service.batching.admission import Admission, Message, Signal, WorkerState
 from service.batching.lanes import Lanes
 from service.batching.listeners import NullListener
-from service.batching.policy import BatchPolicy
+from service.batching.policy import BatchPolicy, Company
 from service.batching.schedulers import make_scheduler
 from service.batching.tickets import BatchInfo, Ticket
 from service.batching.worker import Worker
@@ -57,7 +57,7 @@ def token_cost(
         admission,
         inbox,
         line.predict,
-        lanes=Lanes(quantum=batch_size, latency_s=math.inf, policy=BatchPolicy.WINDOW),
+        lanes=Lanes(quantum=batch_size, company=Company(BatchPolicy.WINDOW, math.inf)),
         scheduler=make_scheduler(scheduler),
         max_batch_size=batch_size,
         max_batch_tokens=None,

@@ -35,13 +35,13 @@ Message = Ticket | Job | Signal
 
 
 class Inbox(Protocol):
-    """The part of `queue.Queue` that is used; a test puts one here that moves a clock instead of waiting."""
+    """The part of `DrainedQueue` that is used; a test puts one here that moves a clock instead of waiting."""
 
     def put(self, item: Message) -> None: ...
 
     def get(self, block: bool = True, timeout: float | None = None) -> Message: ...
 
-    def qsize(self) -> int: ...
+    def drain(self) -> list[Message]: ...
 
 
 class Arrival:

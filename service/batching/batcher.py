@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
@@ -12,9 +11,10 @@ from typing import Any, Self
 
 from service.batching import checks
 from service.batching.admission import Admission, Arrival, Inbox, Signal, WorkerState
+from service.batching.inbox import DrainedQueue
 from service.batching.lanes import Lanes
 from service.batching.listeners import NullListener
-from service.batching.policy import BatchPolicy
+from service.batching.policy import BatchPolicy, Company, nobody
 from service.batching.schedulers import Scheduler, make_scheduler
 from service.batching.tickets import Answer, Job, Priority, Ticket
 from service.batching.worker import BatchListener, OnOrigins, Worker
@@ -64,6 +64,8 @@ class ThreadedBatcher:
     first batch; until it has returned, `submit` raises NotReady. `on_stop` runs there after the last one, unless the
     worker died. `listener` hears of batches and failures. `on_origins(info, key, origins, errors)` hears, on the worker
     thread, whose rows each batch held: for each row the `origin` that its request gave to `ask`.
+    `on_the_way()`: how many requests a server has received and not announced yet; for them the eager policy lets a free
+    worker wait, a few milliseconds at most (`policy.UNREAD_WAIT_S`). Asked on the worker thread; it must not block.
     `clock` and `inbox` are for tests.
 
     Use it as a context manager, or call `start` and `close`; once closed it stays closed. It belongs to the process
@@ -89,6 +91,7 @@ class ThreadedBatcher:
         on_stop: Callable[[], None] | None = None,
         listener: BatchListener | None = None,
         on_origins: OnOrigins | None = None,
+        on_the_way: Callable[[], int] = nobody,
         name: str = "jitney",
         clock: Callable[[], float] = time.monotonic,
         inbox: Inbox | None = None,
@@ -106,7 +109,7 @@ class ThreadedBatcher:
         self._name = name
         self._clock = clock
         self._on_start = on_start
-        self._inbox: Inbox = queue.Queue() if inbox is None else inbox
+        self._inbox: Inbox = DrainedQueue() if inbox is None else inbox
         batch_policy = BatchPolicy(policy)
         self._admission = Admission(
             self._inbox, max_queue_size, counts_arrivals=batch_policy is BatchPolicy.EAGER, clock=clock
@@ -115,7 +118,7 @@ class ThreadedBatcher:
             self._admission,
             self._inbox,
             self._call,
-            lanes=Lanes(quantum=max_batch_size, latency_s=max_batch_latency_s, policy=batch_policy),
+            lanes=Lanes(quantum=max_batch_size, company=Company(batch_policy, max_batch_latency_s, on_the_way)),
             scheduler=make_scheduler(scheduler) if isinstance(scheduler, str) else scheduler,
             max_batch_size=max_batch_size,
             max_batch_tokens=max_batch_tokens,
@@ -265,7 +268,7 @@ class ThreadedBatcher:
         self._admission.post(Job(run, awaited=False))
 
     def announce(self) -> Arrival:
-        """Say that a request is being read or prepared; the eager policy waits for it.
+        """Say that a request is being read or prepared; the eager policy waits for it, as long as it waits for any.
 
         Hand the result to `ask`, or release it when the request does not get that far.
         """

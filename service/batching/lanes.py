@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import islice
 
-from service.batching.policy import BatchLimits, BatchPolicy
+from service.batching.policy import BatchLimits, Company
 from service.batching.schedulers import Fifo, Scheduler
 from service.batching.tickets import FlushReason, LaneName, Priority, Row, Ticket
 
@@ -195,10 +195,9 @@ def _check_selection(positions: Sequence[int], waiting: Sequence[Row], limits: B
 class Lanes:
     """All lanes of a batcher, and the decision which of them sends a batch now."""
 
-    def __init__(self, *, quantum: int, latency_s: float, policy: BatchPolicy) -> None:
+    def __init__(self, *, quantum: int, company: Company) -> None:
+        self.company = company
         self._quantum = quantum
-        self._latency_s = latency_s
-        self._policy = policy
         self._lanes: dict[Lane, None] = {}
         self._by_name: dict[LaneName, Lane] = {}
 
@@ -237,10 +236,12 @@ class Lanes:
         waiting = [ticket for lane in self._lanes if (ticket := lane.oldest()) is not None]
         return min(waiting, key=lambda ticket: ticket.enqueued_at, default=None)
 
-    def due_at(self) -> float | None:
-        """When the next latency trigger fires (clock reading, may have passed); None when nothing waits."""
+    def due_at(self, patience_s: float) -> float | None:
+        """When the next row has waited for company long enough (clock reading, may have passed); None when nothing
+        waits.
+        """
         oldest = self.oldest()
-        return None if oldest is None else oldest.enqueued_at + self._latency_s
+        return None if oldest is None else oldest.enqueued_at + patience_s
 
     def ready(
         self,
@@ -248,11 +249,12 @@ class Lanes:
         limits: BatchLimits,
         *,
         draining: bool,
-        on_the_way: int,
+        patience_s: float,
         is_enough: Callable[[Lane], bool] = lambda lane: False,  # noqa: ARG005
     ) -> tuple[Lane, FlushReason] | None:
         """The lane that sends a batch now and why: of those that may, the one with the highest priority at its front;
-        among equals the one whose front row queued first. `is_enough`: whether a lane need not wait for more rows.
+        among equals the one whose front row queued first. `patience_s`: how long rows wait for company at present (see
+        `Company`). `is_enough`: whether a lane need not wait for more rows.
         """
         best: tuple[tuple[Priority, float], Lane, FlushReason] | None = None
         for lane in self._lanes:
@@ -262,7 +264,7 @@ class Lanes:
             turn = front.level, front.turn_at
             if best is not None and turn >= best[0]:
                 continue
-            reason = self._reason(lane, now, limits, draining=draining, on_the_way=on_the_way)
+            reason = self._reason(lane, now, limits, draining=draining, patience_s=patience_s)
             if reason is None and is_enough(lane):
                 reason = FlushReason.ENOUGH
             if reason is not None:
@@ -270,7 +272,7 @@ class Lanes:
         return None if best is None else best[1:]
 
     def _reason(
-        self, lane: Lane, now: float, limits: BatchLimits, *, draining: bool, on_the_way: int
+        self, lane: Lane, now: float, limits: BatchLimits, *, draining: bool, patience_s: float
     ) -> FlushReason | None:
         oldest = lane.oldest()
         if oldest is None:
@@ -281,8 +283,8 @@ class Lanes:
             return FlushReason.SIZE
         if draining:
             return FlushReason.DRAIN
-        if now >= oldest.enqueued_at + self._latency_s:
+        if now >= oldest.enqueued_at + self.company.latency_s:
             return FlushReason.LATENCY
-        if self._policy is BatchPolicy.EAGER and on_the_way == 0:
+        if now >= oldest.enqueued_at + patience_s:
             return FlushReason.IDLE
         return None

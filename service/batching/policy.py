@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+
+# How long the eager policy keeps a row waiting for requests that nobody has read yet, seconds. A request that is read
+# within that time makes the batch larger; one that takes longer would cost the others more than it could save them.
+UNREAD_WAIT_S = 0.003
 
 
 class BatchPolicy(StrEnum):
@@ -11,6 +16,34 @@ class BatchPolicy(StrEnum):
 
     WINDOW = "window"
     EAGER = "eager"
+
+
+def nobody() -> int:
+    """What a program without a server of its own knows of requests that are still to come."""
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """How long the oldest row of a lane waits for others, counted from its admission.
+
+    latency_s: the latency trigger, whatever the policy. on_the_way: how many requests have reached the server and have
+    not been announced to the batcher yet; asked by the eager policy only, once for each look of the worker.
+    """
+
+    policy: BatchPolicy
+    latency_s: float
+    on_the_way: Callable[[], int] = nobody
+
+    def unread(self) -> int:
+        """How many requests the eager policy may wait for although no thread has read them."""
+        return self.on_the_way() if self.policy is BatchPolicy.EAGER else 0
+
+    def patience_s(self, *, announced: int, unread: int) -> float:
+        """Seconds; `latency_s` at most. announced: requests that a thread is reading or preparing."""
+        if self.policy is BatchPolicy.WINDOW or announced:
+            return self.latency_s
+        return min(self.latency_s, UNREAD_WAIT_S) if unread else 0.0
 
 
 @dataclass(frozen=True, slots=True)

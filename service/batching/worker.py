@@ -8,6 +8,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from service.batching import checks
@@ -135,7 +136,7 @@ class Worker:
 
     def turn(self) -> None:
         """Receive what has come, then do one job, or send at most one batch; jobs and batches take turns."""
-        on_the_way = self._receive()
+        company_s = self._receive()
         if self._jobs and not self._job_was_last:
             self._job_was_last = True
             self._do(self._jobs.popleft())
@@ -153,11 +154,11 @@ class Worker:
             now,
             limits,
             draining=self._draining,
-            on_the_way=on_the_way,
+            patience_s=company_s,
             is_enough=lambda lane: self._is_enough(lane, limits),
         )
         if ready is None:
-            self._patience_s = 0.0 if self._jobs else self._patience(now)
+            self._patience_s = 0.0 if self._jobs else self._patience(now, company_s)
             return
         lane, reason = ready
         self._serve(lane, limits, reason)
@@ -174,27 +175,28 @@ class Worker:
             log_error(_log, logging.ERROR, "the scheduler failed to tell whether rows are enough", error=error)
             return False
 
-    def _patience(self, now: float) -> float:
+    def _patience(self, now: float, company_s: float) -> float:
         """How long the worker may wait for a message when no batch may leave yet, seconds; never below zero, because
         a lane that is due is ready.
         """
-        due_at = self._lanes.due_at()
+        due_at = self._lanes.due_at(company_s)
         return IDLE_WAIT_S if due_at is None else min(IDLE_WAIT_S, due_at - now)
 
-    def _receive(self) -> int:
-        """Wait for one message, then take all that are there; returns how many requests are on their way.
+    def _receive(self) -> float:
+        """Wait for one message, then take all that are there in one step; returns how long rows wait for company now.
 
-        Those are counted before the rest is taken: a request that stopped being on its way is in the inbox by then.
+        Who is on the way is counted in the order of that way, and before the inbox is emptied: a request that is not
+        counted at one place because it has left it is found at a later one, the inbox at last.
         """
-        try:
-            message = self._inbox.get(self._patience_s > 0, self._patience_s)
-        except queue.Empty:
-            message = Signal.WAKE
-        self._accept(message)
-        on_the_way = self._admission.still_on_the_way()
-        for _ in range(self._inbox.qsize()):
-            self._accept(self._inbox.get(False))
-        return on_the_way
+        if self._patience_s > 0:
+            with suppress(queue.Empty):
+                self._accept(self._inbox.get(timeout=self._patience_s))
+        company = self._lanes.company
+        unread = company.unread()
+        announced = self._admission.still_on_the_way()
+        for message in self._inbox.drain():
+            self._accept(message)
+        return company.patience_s(announced=announced, unread=unread)
 
     def _accept(self, message: Message) -> None:
         if isinstance(message, Ticket):

@@ -21,8 +21,15 @@ from service.doctor.findings import Finding, error, ok, warning
 from service.doctor.gunicorn_values import GunicornValues, WrongOptions, check_gunicorn, gunicorn_values
 from service.doctor.models import look_at_models
 from service.doctor.nginx import check_nginx
-from service.doctor.threads import check_native_threads, check_open_files, check_threads, check_workers
+from service.doctor.threads import (
+    check_native_threads,
+    check_open_files,
+    check_placement,
+    check_threads,
+    check_workers,
+)
 from service.doctor.timeouts import check_timeouts
+from service.placement.cores import allowed_cores
 from service.settings import Settings, SettingsError, load_settings, misspelt_settings, read_dotenv
 
 _GUNICORN_CONFIG = "service.gunicorn_config"
@@ -89,6 +96,7 @@ def _resources(settings: Settings, values: GunicornValues, environ: dict[str, st
     yield from check_threads(settings, values)
     yield check_workers(values)
     yield check_native_threads(environ, cpu_count(), values.workers)
+    yield check_placement(settings, len(allowed_cores()), values.workers)
     soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     yield check_open_files(values, -1 if soft_limit == resource.RLIM_INFINITY else soft_limit)
     yield from check_timeouts(settings, values)

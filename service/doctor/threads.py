@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from service.cpu_threads import POOL_VARIABLES
 from service.doctor.findings import Finding, error, ok, warning
 from service.doctor.gunicorn_values import GunicornValues
+from service.placement.rule import PlacementMode
 from service.settings import SPARE_THREADS, Settings
 
 # Files that a process has open beside its connections: libraries, the model, the log.
@@ -67,6 +68,23 @@ def check_native_threads(environ: Mapping[str, str], cpus: int, workers: int) ->
             "native threads", found, " ".join(f"{name}={share}" for name in POOL_VARIABLES if name in environ)
         )
     return ok("native threads", f"not more than {share} each, on {cpus} CPUs")
+
+
+def check_placement(settings: Settings, cores: int, workers: int) -> Finding:
+    """Where threads run. cores: how many a process may use, 0 where the system cannot tell."""
+    mode = settings.thread_placement
+    if mode is PlacementMode.OFF or cores < 2:
+        why = "as THREAD_PLACEMENT says" if mode is PlacementMode.OFF else "there is no choice of cores here"
+        return ok("THREAD_PLACEMENT", f"{mode.value}: threads run anywhere, {why}")
+    if mode is PlacementMode.PIN and workers > cores:
+        found = f"the HTTP threads of {workers} processes are put on one core each, and there are {cores}"
+        return warning("THREAD_PLACEMENT", found, f"WEB_WORKERS={cores}, or THREAD_PLACEMENT=auto")
+    if mode is PlacementMode.PIN:
+        return ok("THREAD_PLACEMENT", f"pin: the HTTP threads of each process run on one of {cores} cores")
+    if not settings.warmup:
+        found = "auto goes by what warm-up measures, and WARMUP=false: threads run anywhere"
+        return warning("THREAD_PLACEMENT", found, "WARMUP=true, or THREAD_PLACEMENT=pin")
+    return ok("THREAD_PLACEMENT", f"auto: warm-up finds out whether threads share one of {cores} cores, see /healthz")
 
 
 def check_open_files(values: GunicornValues, soft_limit: int) -> Finding:

@@ -17,7 +17,7 @@ from service.http.state import RequestState, current_request, state_in
 from service.prediction import PredictCall, Prediction, admit, deadline_of, lease_model, predict
 from service.runtime import Runtime
 from service.settings import Settings
-from service.wsgi_environ import ACCEPTED, ARRIVED_AT
+from service.wsgi_environ import ACCEPTED, ANNOUNCED, ARRIVED_AT
 
 # Linux tells when the other side has closed its half; elsewhere only a connection that is closed both ways shows.
 _HANG_UP = getattr(select, "POLLRDHUP", select.POLLHUP)
@@ -95,6 +95,9 @@ def _predicted(
     is_gone = _is_gone(environ)
     arrival = here.announce()
     try:
+        # In this order: at no moment is the request counted nowhere.
+        if (announced := environ.get(ANNOUNCED)) is not None:
+            announced()
         expected = None if loaded is None or here.has_repository else loaded.input
         incoming = receive(here.settings, expected)
         deadline = deadline_of(here, entered_at, incoming.timeout_s)

@@ -22,6 +22,7 @@ from service.metrics.present import StatusOf
 from service.models.loaded import Lease, LoadedModels
 from service.models.loading import load_configured_model, load_from_repository
 from service.models.measuring import Learn, measure
+from service.models.placing import PlacedModels
 from service.models.repository import Repository, newest
 from service.models.self_check import self_check
 from service.models.warmup import Predict, warm_up
@@ -69,7 +70,7 @@ class ModelKeeper:
 
     predict: how a batch is run, for warm-up and check. status_of: the batcher's numbers for one model, for its gauges.
     on_unused: have `sweep` called on the worker thread. learning: what learns how long a model's batches take, if
-    anything does.
+    anything does. placed: who is to know of the models to place this process's threads, if anybody does.
 
     Which version a request gets is decided in one place, `_resolve`; that it may be loaded, and whether it becomes the
     default, on the worker thread alone, so that what an operator did before is seen.
@@ -87,6 +88,7 @@ class ModelKeeper:
         status_of: Callable[[ModelHandle], StatusOf],
         on_unused: Callable[[], None],
         learning: Callable[[ModelHandle], Learn | None] = lambda model: None,  # noqa: ARG005
+        placed: Callable[[], PlacedModels | None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._metrics = metrics
@@ -94,6 +96,7 @@ class ModelKeeper:
         self._given = given
         self._status_of = status_of
         self._learning = learning
+        self._placed = placed
         self._repository = None
         if given is None and settings.model_repository is not None:
             self._repository = Repository(settings.model_repository)
@@ -358,6 +361,8 @@ class ModelKeeper:
         """
         began = time.monotonic()
         model: ModelHandle | None = None
+        if (placed := self._placed()) is not None:
+            placed.loads()
         try:
             model = load()
             if isinstance(model.input, ImageInput):
@@ -365,6 +370,8 @@ class ModelKeeper:
             model, sample = self._warmed_up(model)
             if self._settings.warmup and (learn := self._learning(model)) is not None:
                 measure(model, self._settings.max_batch_size, self._predict, learn)
+            if placed is not None:
+                placed.warm(model, self._predict)
         except BaseException as error:
             if model is not None:
                 with suppress(BaseException):  # what went wrong first is what the operator has to know
@@ -404,7 +411,10 @@ class ModelKeeper:
         self._loaded.add(model, make_current=make_current, make_default=make_default)
 
     def _left(self, model: ModelHandle) -> None:
-        self._metrics.unloaded(model, self._loaded.peek(model.name, model.version))
+        successor = self._loaded.peek(model.name, model.version)
+        self._metrics.unloaded(model, successor)
+        if (placed := self._placed()) is not None:
+            placed.left(model, successor)
 
     def _free(self, model: ModelHandle) -> None:
         if self._given is None:

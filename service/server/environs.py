@@ -14,7 +14,7 @@ from service.server.answer import Answer
 from service.server.connection import Connection
 from service.server.head_parser import HeadParser
 from service.server.traffic import Traffic
-from service.wsgi_environ import HAS_QUEUED
+from service.wsgi_environ import ANNOUNCED
 
 
 class ErrorStream:
@@ -54,7 +54,7 @@ class Environs:
         conn.base = self._base | {
             "gunicorn.socket": sock,
             "wsgi.early_hints": answer.send_early_hints,
-            HAS_QUEUED: partial(self._traffic.on_the_way.discard, conn),
+            ANNOUNCED: partial(self._traffic.on_the_way.discard, conn),
         }
         if isinstance(client, tuple):
             conn.base["REMOTE_ADDR"], conn.base["REMOTE_PORT"] = client[0], str(client[1])

@@ -19,7 +19,7 @@ from service.server.reception import Reception
 from service.server.refuser import Refuser
 from service.server.slow_path import SlowRequest, Source
 from service.server.traffic import Traffic
-from service.wsgi_environ import ACCEPTED, AHEAD, ARRIVED_AT, HAS_QUEUED
+from service.wsgi_environ import ACCEPTED, AHEAD, ANNOUNCED, ARRIVED_AT
 
 # What a spare thread does takes milliseconds; a client that holds one for longer does not send or does not read.
 SPARE_S = 5.0
@@ -108,7 +108,7 @@ class Serving:
 
         answer.begin(request.method, request.version[1], must_close=request.should_close(), on_start=on_start)
         slow.environ["wsgi.early_hints"] = answer.send_early_hints
-        slow.environ[HAS_QUEUED] = conn.base[HAS_QUEUED]
+        slow.environ[ANNOUNCED] = conn.base[ANNOUNCED]
         self._run(conn, slow.environ)
         rest = None if answer.must_close else slow.leave()
         if rest is None:

@@ -23,6 +23,7 @@ def start_summary(settings: Settings, *, threads: int, workers: int) -> tuple[st
         "workers": workers,
         "threads": threads,
         "native_threads": settings.omp_num_threads,
+        "thread_placement": settings.thread_placement.value,
         "max_batch_size": settings.max_batch_size,
         "max_batch_latency_ms": settings.max_batch_latency_ms,
         "max_batch_tokens": settings.max_batch_tokens,

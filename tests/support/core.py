@@ -8,7 +8,7 @@ from typing import Any
 from service.batching.admission import Admission, Arrival, WorkerState
 from service.batching.faults import FaultKind
 from service.batching.lanes import Lanes
-from service.batching.policy import BatchPolicy
+from service.batching.policy import BatchPolicy, Company, nobody
 from service.batching.schedulers import Fifo, Scheduler
 from service.batching.tickets import BatchInfo, FlushReason, Priority, Ticket
 from service.batching.worker import Worker
@@ -57,6 +57,7 @@ class Core:
         latency_s: float = 8.0,
         max_batch_tokens: int | None = None,
         policy: BatchPolicy = BatchPolicy.WINDOW,
+        on_the_way: Callable[[], int] = nobody,
         scheduler: Scheduler | None = None,
         max_queue_size: int = 1000,
         listener: Any = None,
@@ -81,7 +82,7 @@ class Core:
             self.admission,
             self.inbox,
             self.model if model is None else model,
-            lanes=Lanes(quantum=max_batch_size, latency_s=latency_s, policy=policy),
+            lanes=Lanes(quantum=max_batch_size, company=Company(policy, latency_s, on_the_way)),
             scheduler=Fifo() if scheduler is None else scheduler,
             max_batch_size=max_batch_size,
             max_batch_tokens=max_batch_tokens,

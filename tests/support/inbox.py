@@ -33,6 +33,11 @@ class FakeInbox:
     def qsize(self) -> int:
         return len(self._items)
 
+    def drain(self) -> list[Ticket | Signal]:
+        items = list(self._items)
+        self._items.clear()
+        return items
+
     def get(self, block: bool = True, timeout: float | None = None) -> Ticket | Signal:
         self._gets += 1
         assert self._gets < MOST_GETS, "the worker does not come to rest"

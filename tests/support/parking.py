@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from service.batching.inbox import DrainedQueue
 from service.batching.one_shot import OneShotEvent
 from service.batching.policy import BatchLimits
 from service.batching.tickets import Row, Ticket
@@ -48,7 +48,7 @@ class ParkingClock:
         return time.monotonic()
 
 
-class RefittingInbox(queue.Queue[Any]):
+class RefittingInbox(DrainedQueue[Any]):
     """A queue that lets a test exchange parts of a request before the worker or its waiter touches them."""
 
     def __init__(self, refit: Callable[[Ticket], None]) -> None:
@@ -61,7 +61,7 @@ class RefittingInbox(queue.Queue[Any]):
         super().put(item, block, timeout)
 
 
-class CountingInbox(queue.Queue[Any]):
+class CountingInbox(DrainedQueue[Any]):
     """A queue that tells when so many requests have entered."""
 
     def __init__(self) -> None:

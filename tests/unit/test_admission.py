@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from support.core import Core, error_of
 from support.inbox import FakeInbox
@@ -112,13 +114,13 @@ def test_a_caller_that_left_before_the_worker_looked_is_forgotten() -> None:
 
 def test_a_caller_that_came_and_left_between_two_looks_of_the_worker_is_never_counted_as_company() -> None:
     class FleetingInbox(FakeInbox):
-        """Somebody comes just after the worker has looked how much there is, and leaves before it looks again."""
+        """Somebody comes just after the worker has emptied it, and leaves before it does so again."""
 
-        def qsize(self) -> int:
-            size = super().qsize()
+        def drain(self) -> list[Any]:
+            items = super().drain()
             if fleeting:
                 core.give_up(fleeting.pop()())
-            return size
+            return items
 
     core = Core(max_batch_size=4, latency_s=8.0, inbox=FleetingInbox)
     core.submit(["here"])

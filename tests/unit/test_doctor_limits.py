@@ -8,7 +8,13 @@ import pytest
 
 from service.doctor.findings import Finding, Verdict, error, ok, warning, worst
 from service.doctor.gunicorn_values import GunicornValues, WrongOptions, check_gunicorn, gunicorn_values
-from service.doctor.threads import check_native_threads, check_open_files, check_threads, check_workers
+from service.doctor.threads import (
+    check_native_threads,
+    check_open_files,
+    check_placement,
+    check_threads,
+    check_workers,
+)
 from service.doctor.timeouts import check_timeouts
 from service.settings import Settings
 
@@ -131,3 +137,20 @@ def test_there_may_be_as_many_open_files_as_connections():
 )
 def test_whoever_waits_waits_longer_than_whom_he_waits_for(settings, stop_s, found):
     assert wrong(check_timeouts(Settings(**settings), values("--graceful-timeout", str(stop_s)))) == found
+
+
+@pytest.mark.parametrize(
+    ("settings", "cores", "workers", "fix"),
+    [
+        ({}, 2, 1, None),
+        ({"thread_placement": "off", "warmup": False}, 2, 1, None),
+        ({"thread_placement": "pin"}, 2, 2, None),
+        ({"thread_placement": "pin"}, 2, 3, "WEB_WORKERS=2, or THREAD_PLACEMENT=auto"),
+        ({"warmup": False}, 2, 1, "WARMUP=true, or THREAD_PLACEMENT=pin"),
+        ({"warmup": False}, 1, 1, None),
+        ({"thread_placement": "pin"}, 0, 3, None),
+    ],
+)
+def test_where_threads_run_is_told_and_what_would_keep_it_from_being_chosen_well(settings, cores, workers, fix):
+    found = check_placement(Settings(**settings), cores, workers)
+    assert [each for _, each in wrong([found])] == ([fix] if fix else [])

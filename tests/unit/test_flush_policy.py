@@ -10,7 +10,7 @@ from support.core import Core
 from support.inbox import FakeInbox
 
 from service.batching.admission import Signal
-from service.batching.policy import BatchPolicy
+from service.batching.policy import UNREAD_WAIT_S, BatchPolicy
 from service.batching.tickets import FlushReason
 
 
@@ -153,13 +153,13 @@ def test_eager_stops_waiting_when_the_prepared_request_does_not_come() -> None:
 
 def test_eager_never_leaves_a_row_behind_that_arrived_while_the_inbox_was_emptied() -> None:
     class LateInbox(FakeInbox):
-        """Somebody arrives just after the worker has looked how much there is."""
+        """Somebody arrives just after the worker has emptied it."""
 
-        def qsize(self) -> int:
-            size = super().qsize()
+        def drain(self) -> list[Any]:
+            items = super().drain()
             if latecomers:
                 latecomers.pop()()
-            return size
+            return items
 
     latecomers: list[Callable[[], object]] = []
     core = Core(policy=BatchPolicy.EAGER, inbox=LateInbox)
@@ -177,6 +177,58 @@ def test_eager_never_waits_longer_than_the_latency() -> None:
     core.run()
     assert [call.at for call in core.model.calls] == [9.0]
     assert core.listener.reasons == [FlushReason.LATENCY]
+
+
+def test_eager_waits_a_moment_for_requests_that_no_thread_has_read() -> None:
+    unread = [1]
+    core = Core(policy=BatchPolicy.EAGER, on_the_way=lambda: len(unread))
+    core.submit_at(1.0, ["a"])
+    core.clock.at(1.002, unread.clear)
+    core.submit_at(1.002, ["b"])
+    core.run()
+    assert [(call.at, call.rows) for call in core.model.calls] == [(1.002, ["a", "b"])]
+
+
+def test_eager_does_not_wait_longer_than_that_moment_for_what_nobody_reads() -> None:
+    core = Core(policy=BatchPolicy.EAGER, on_the_way=lambda: 1)  # a client that the server has lost count of
+    core.submit_at(1.0, ["a"])
+    core.run()
+    assert [call.at for call in core.model.calls] == [pytest.approx(1.0 + UNREAD_WAIT_S)]
+    assert core.listener.reasons == [FlushReason.IDLE]
+
+
+def test_the_moment_for_what_nobody_has_read_is_within_the_latency() -> None:
+    core = Core(policy=BatchPolicy.EAGER, latency_s=UNREAD_WAIT_S / 4, on_the_way=lambda: 1)
+    core.submit_at(1.0, ["a"])
+    core.run()
+    assert [call.at for call in core.model.calls] == [pytest.approx(1.0 + UNREAD_WAIT_S / 4)]
+    assert core.listener.reasons == [FlushReason.LATENCY]
+
+
+def test_eager_never_misses_a_request_that_passes_from_the_server_to_the_batcher_while_it_counts() -> None:
+    unread, arrivals = [1], []
+
+    def count() -> int:
+        if unread:  # it is announced, and then dropped by the server, just when the worker asks there
+            arrivals.append(core.admission.announce())
+            unread.clear()
+            core.clock.at(3.0, lambda: core.submit(["b"], arrival=arrivals.pop()))
+        return len(unread)
+
+    core = Core(policy=BatchPolicy.EAGER, on_the_way=count)
+    core.submit(["a"])
+    core.run()
+    assert [call.rows for call in core.model.calls] == [["a", "b"]]
+
+
+def test_window_does_not_ask_the_server_who_is_coming() -> None:
+    def unasked() -> int:
+        raise AssertionError("asked for nothing")
+
+    core = Core(policy=BatchPolicy.WINDOW, latency_s=8.0, on_the_way=unasked)
+    core.submit_at(1.0, ["a"])
+    core.run()
+    assert [call.at for call in core.model.calls] == [9.0]
 
 
 def test_window_does_not_care_who_is_on_the_way() -> None:

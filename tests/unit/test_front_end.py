@@ -9,7 +9,7 @@ import pytest
 from support.front_end import FrontEnd, all_that_comes, config, judged_by_gunicorn, judged_here
 
 from service.server.connection import State
-from service.wsgi_environ import ACCEPTED, ARRIVED_AT, HAS_QUEUED
+from service.wsgi_environ import ACCEPTED, ANNOUNCED, ARRIVED_AT
 
 GET = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"
@@ -80,7 +80,7 @@ def test_an_app_has_what_else_gunicorn_gives_it_and_what_the_service_adds():
         seen["wsgi.errors"].flush()
         assert seen[ACCEPTED] is True
         assert 0 <= time.monotonic() - seen[ARRIVED_AT] < 5
-        assert callable(seen[HAS_QUEUED])
+        assert callable(seen[ANNOUNCED])
 
 
 @pytest.mark.parametrize("sent", [GET, POST, POST.replace(b"Host", b"Connection: keep-alive\r\nHost")])
@@ -367,8 +367,8 @@ def test_what_is_on_the_way_is_known_until_its_rows_wait_or_it_is_answered():
 
     def look(environ, start_response):
         counts.append(len(front_end.traffic.on_the_way))
-        environ[HAS_QUEUED]()
-        environ[HAS_QUEUED]()
+        environ[ANNOUNCED]()
+        environ[ANNOUNCED]()
         counts.append(len(front_end.traffic.on_the_way))
         return app(environ, start_response)
 

@@ -9,7 +9,7 @@ import pytest
 from support.core import Core
 
 from service.batching.lanes import MAX_PASSES, Lanes
-from service.batching.policy import BatchLimits, BatchPolicy
+from service.batching.policy import BatchLimits, BatchPolicy, Company
 from service.batching.tickets import Row, Ticket
 
 
@@ -138,11 +138,11 @@ class CountingLimits(BatchLimits):
 
 
 def test_of_many_lanes_that_may_send_only_the_first_are_judged_in_full() -> None:
-    lanes = Lanes(quantum=4, latency_s=1.0, policy=BatchPolicy.WINDOW)
+    lanes = Lanes(quantum=4, company=Company(BatchPolicy.WINDOW, 1.0))
     for number in range(1000):
         lanes.add(Ticket.of(["row"], [1], key=number, deadline=9999.0, enqueued_at=float(number)))
     CountingLimits.judged = 0
-    chosen = lanes.ready(2000.0, CountingLimits(4), draining=False, on_the_way=0)
+    chosen = lanes.ready(2000.0, CountingLimits(4), draining=False, patience_s=1.0)
     assert chosen is not None
     assert (chosen[0].key, chosen[1]) == (0, "latency")
     assert CountingLimits.judged == 1
@@ -152,7 +152,7 @@ def test_of_many_lanes_that_may_send_only_the_first_are_judged_in_full() -> None
 def test_rows_leave_for_their_tokens_when_the_budget_is_used_up_exactly_or_beyond(
     lengths: list[int], leaves: bool
 ) -> None:
-    lanes = Lanes(quantum=4, latency_s=1.0, policy=BatchPolicy.WINDOW)
+    lanes = Lanes(quantum=4, company=Company(BatchPolicy.WINDOW, 1.0))
     lanes.add(Ticket.of(["row"] * len(lengths), lengths, key=None, deadline=9.0))
-    chosen = lanes.ready(0.0, BatchLimits(4, max_tokens=12), draining=False, on_the_way=0)
+    chosen = lanes.ready(0.0, BatchLimits(4, max_tokens=12), draining=False, patience_s=1.0)
     assert (chosen is not None and chosen[1] == "tokens") is leaves

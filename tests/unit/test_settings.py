@@ -95,6 +95,7 @@ def test_every_setting_is_described():
         ("MAX_BATCH_LATENCY_MS", "nan", "than or equal to"),
         ("MAX_BATCH_LATENCY_MS", "inf", "less than or equal to 60000"),
         ("BATCH_POLICY", "fast", "'window' or 'eager'"),
+        ("THREAD_PLACEMENT", "core 1", "'auto', 'off' or 'pin'"),
         ("MAX_BATCH_TOKENS", "-4", "greater than or equal to 1"),
         ("SCHEDULER", "newest first", "fifo, "),
         ("SCHEDULER", "1st", "registered"),

@@ -10,6 +10,7 @@ def test_the_start_tells_what_is_served_and_within_which_limits():
     assert message == "serving models/digits"
     assert (fields["threads"], fields["workers"], fields["max_batch_size"]) == (24, 1, 8)
     assert (fields["device"], fields["batch_policy"]) == ("cpu", "eager")
+    assert fields["thread_placement"] == "auto"
     assert {"max_queue_size", "max_instances", "max_body_bytes", "request_timeout_ms"} <= fields.keys()
 
 

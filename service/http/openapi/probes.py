@@ -32,6 +32,20 @@ _BEST_BATCH = {
     "additionalProperties": False,
 }
 
+_PLACEMENT = {
+    "type": "object",
+    "description": "Where the threads of the process run, and why; only under a server that places them.",
+    "properties": {
+        "setting": {"type": "string", "enum": ["auto", "off", "pin"]},
+        "http_threads": {"type": "string"},
+        "worker_thread": {"type": "string"},
+        "wakes_gently": {"type": "boolean", "description": "A thread that is woken does not push another one aside."},
+        "reason": {"type": "string"},
+    },
+    "required": ["setting", "http_threads", "worker_thread", "wakes_gently", "reason"],
+    "additionalProperties": False,
+}
+
 READINESS = {
     "type": "object",
     "properties": {
@@ -45,6 +59,7 @@ READINESS = {
         "oldest_wait_ms": {"type": "number", "minimum": 0},
         "worker_alive": {"type": "boolean"},
         "last_batch_age_s": {"type": ["number", "null"], "minimum": 0, "description": "Null before the first batch."},
+        "thread_placement": _PLACEMENT,
         "effective_max_batch_size": _COUNT | {"description": "Less than MAX_BATCH_SIZE while memory is short."},
         "best_batches": {
             "type": "array",

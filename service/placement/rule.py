@@ -1,0 +1,109 @@
+"""Where the threads of a process run best, by what its models cost: a pure function, and its thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import StrEnum
+from typing import NamedTuple
+
+from service.placement.gil_cost import SEVERAL_CORES, CallCost
+
+# Preparation that leaves Python to others for longer than this for a row, seconds, is spread over the cores: on one
+# core only one picture at a time would be decoded.
+FREE_PREPARATION_S = 0.0003
+
+# A call of the model that is shorter than this, seconds, is over before another core could have been woken for it.
+SHORT_CALL_S = 0.002
+
+# A call that leaves Python to others for less than this part of it cannot run beside them, whatever cores there are.
+GIL_FREE_SHARE = 0.5
+
+
+class PlacementMode(StrEnum):
+    """`auto`: as the models' cost tells; `pin`: HTTP threads on one core whatever preparation costs; `off`: nowhere."""
+
+    AUTO = "auto"
+    OFF = "off"
+    PIN = "pin"
+
+
+class WorkerPlace(StrEnum):
+    """Where the worker thread runs, from the most bound to the least."""
+
+    SHARED = "shared"  # on the core of the HTTP threads
+    BETWEEN_CALLS = "between_calls"  # there too, but on any core while the model runs
+    FREE = "free"  # on any core
+
+
+class ModelCost(NamedTuple):
+    """What a model's rows cost. `prepare`: one row on its HTTP thread. `single`, `full`: batches of one row and of
+    MAX_BATCH_SIZE.
+    """
+
+    prepare: CallCost
+    single: CallCost
+    full: CallCost
+
+
+class Choice(NamedTuple):
+    """`on_one_core`: the HTTP threads share a core. `why`: in words, for people."""
+
+    on_one_core: bool
+    worker: WorkerPlace
+    why: str
+
+
+def choose(
+    mode: PlacementMode, cores: int, costs: Collection[ModelCost | None], *, has_other_work: bool = False
+) -> Choice:
+    """Where the threads run.
+
+    cores: how many the process may use. costs: of every loaded model, None for one that could not be measured.
+    has_other_work: the HTTP threads do more than these models' requests.
+    """
+    if mode is PlacementMode.OFF:
+        return _nowhere("THREAD_PLACEMENT=off")
+    if cores < 2:
+        return _nowhere("there is one core only" if cores else "this system does not place threads")
+    if mode is PlacementMode.PIN:
+        return Choice(True, _worker_place(costs), "THREAD_PLACEMENT=pin")
+    return _by_cost(costs, has_other_work=has_other_work)
+
+
+def _by_cost(costs: Collection[ModelCost | None], *, has_other_work: bool) -> Choice:
+    if has_other_work:
+        return _nowhere("the app has routes of its own, and nobody knows what those cost")
+    measured = [cost for cost in costs if cost is not None]
+    if not measured or len(measured) < len(costs):
+        return _nowhere("what a model costs was not measured at its warm-up")
+    prepare = max((cost.prepare for cost in measured), key=lambda cost: cost.gil_free_s)
+    if prepare.gil_free_s > FREE_PREPARATION_S:
+        return _nowhere(f"preparation runs beside other threads for {prepare.gil_free_s * 1000:.2f} ms of a row")
+    busiest = max(cost.full.cores for cost in measured)
+    if busiest > SEVERAL_CORES:
+        # One of them runs on any core, and HTTP threads that are kept to one could not move out of its way. *Source:* a
+        # text model with two threads on two cores gave 5 to 40 % more answers so when nobody else used these, and a
+        # third to a sixth of them when somebody did.
+        return _nowhere(f"the model's native threads keep {busiest:.1f} cores busy")
+    call = max((cost.full for cost in measured), key=lambda cost: cost.wall_s)
+    told = f"{call.wall_s * 1000:.2f} ms for a batch, {call.gil_free_share:.0%} of it beside Python"
+    return Choice(True, _worker_place(costs), f"preparation needs Python all the time; the model takes {told}")
+
+
+def _worker_place(costs: Collection[ModelCost | None]) -> WorkerPlace:
+    """The least bound of the places of the models; a model whose cost is not known is called on any core."""
+    order = list(WorkerPlace)
+    places = [WorkerPlace.BETWEEN_CALLS if cost is None else _place_of(cost) for cost in costs]
+    return max(places, key=order.index, default=WorkerPlace.BETWEEN_CALLS)
+
+
+def _place_of(cost: ModelCost) -> WorkerPlace:
+    call = cost.full
+    if call.cores > SEVERAL_CORES:
+        return WorkerPlace.FREE
+    is_beside_python = call.wall_s >= SHORT_CALL_S and call.gil_free_share >= GIL_FREE_SHARE
+    return WorkerPlace.FREE if is_beside_python else WorkerPlace.SHARED
+
+
+def _nowhere(why: str) -> Choice:
+    return Choice(False, WorkerPlace.FREE, why)

@@ -1,0 +1,130 @@
+"""How much of a call leaves Python to others, measured on calls that are known."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import threading
+import time
+
+import pytest
+
+from service.placement.gil_cost import (
+    ALONE_WAIT,
+    BESIDE_WAIT,
+    BUDGET_S,
+    LONG_S,
+    SEVERAL_CORES,
+    Alone,
+    Beside,
+    CallCost,
+    call_cost,
+    judged,
+)
+
+needs_two_cores = pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs two cores"
+)
+
+DATA = b"x" * 3_000_000
+
+
+def in_python() -> int:
+    return sum(number * number for number in range(20_000))
+
+
+def beside_python() -> object:
+    return hashlib.sha256(DATA).digest()
+
+
+def is_judged(cost: CallCost | None, low: float, high: float) -> bool:
+    """Whether the share lies there; a machine that other programs use may leave it open."""
+    return cost is None or low <= cost.gil_free_share <= high
+
+
+def test_a_call_that_computes_in_python_keeps_it_to_itself():
+    assert is_judged(call_cost(in_python), 0.0, 0.4)
+
+
+def test_a_call_that_waits_leaves_python_to_others_and_no_core_busy():
+    cost = call_cost(lambda: time.sleep(0.002))
+    assert is_judged(cost, 0.7, 1.0)
+    assert cost is None or (cost.wall_s >= 0.002 and cost.cores < 0.7)
+
+
+def test_a_long_call_is_measured_in_few_calls():
+    assert is_judged(call_cost(lambda: time.sleep(LONG_S)), 0.7, 1.0)
+
+
+ALONE = Alone(wall_s=0.01, cpu_s=0.01, waited_s=0.0)
+BESIDE = Beside(wall_s=0.02, waited_s=0.0, rival_ran_s=0.01, rival_waited_s=0.0)
+
+
+@pytest.mark.parametrize(
+    ("wall_s", "rival_ran_s", "free_s"),
+    [
+        (0.02, 0.01, 0.0),  # they took turns: as long as the rival had it, the calls waited
+        (0.01, 0.01, 0.01),  # side by side all the time
+        (0.01, 0.004, 0.004),
+        (0.015, 0.009, 0.004),  # 4 ms side by side, and 5 ms in which the calls waited
+        (0.03, 0.01, 0.0),  # the machine has become slower: never less than nothing
+        (0.01, 0.012, 0.01),  # or faster: never more than all
+    ],
+)
+def test_what_the_rival_could_not_have_the_calls_have_kept(wall_s, rival_ran_s, free_s):
+    cost = judged(ALONE, BESIDE._replace(wall_s=wall_s, rival_ran_s=rival_ran_s))
+    assert cost == pytest.approx(CallCost(0.01, free_s, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("alone", "beside"),
+    [
+        (ALONE._replace(waited_s=ALONE.wall_s * ALONE_WAIT * 1.1), BESIDE),
+        (ALONE, BESIDE._replace(waited_s=BESIDE.wall_s * BESIDE_WAIT * 1.1)),
+        (ALONE, BESIDE._replace(rival_waited_s=BESIDE.wall_s * BESIDE_WAIT * 1.1)),
+        (ALONE, None),
+    ],
+)
+def test_a_sample_that_was_disturbed_is_no_sample(alone, beside):
+    assert judged(ALONE, BESIDE) is not None
+    assert judged(alone, beside) is None
+
+
+def test_native_threads_run_beside_python_if_they_are_the_calls_own():
+    busy = ALONE._replace(cpu_s=ALONE.wall_s * SEVERAL_CORES * 1.1)
+    assert judged(busy, None) == pytest.approx(CallCost(0.01, 0.01, SEVERAL_CORES * 1.1))
+    assert judged(busy._replace(waited_s=busy.wall_s), None) is not None, "they are seen although others use the cores"
+    assert judged(busy, BESIDE, has_own_threads=False) is None
+
+
+@needs_two_cores
+def test_a_call_that_computes_outside_python_leaves_it_to_others_or_is_not_judged():
+    cost = call_cost(beside_python)
+    assert cost is None or cost.gil_free_share > 0.5
+
+
+def test_a_measurement_ends_in_time_whatever_runs_beside_it():
+    began = time.monotonic()
+    call_cost(in_python)
+    assert time.monotonic() - began < 10 * BUDGET_S
+
+
+def test_the_interpreter_is_left_as_it_was_also_by_a_call_that_fails():
+    interval, threads = sys.getswitchinterval(), threading.active_count()
+    calls = []
+
+    def fails_late() -> None:
+        calls.append(1)
+        time.sleep(0.06)
+        if len(calls) >= 3:
+            raise ValueError("later than it was seen to work")
+
+    with pytest.raises(ValueError, match="later"):
+        call_cost(fails_late)
+    assert sys.getswitchinterval() == interval
+    assert threading.active_count() == threads
+
+
+def test_a_call_that_takes_no_time_has_no_share():
+    assert CallCost(0.0, 0.0, 1.0).gil_free_share == 0.0

@@ -1,0 +1,99 @@
+"""Where threads run, by what the models cost."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.placement.gil_cost import CallCost
+from service.placement.rule import (
+    FREE_PREPARATION_S,
+    GIL_FREE_SHARE,
+    SEVERAL_CORES,
+    SHORT_CALL_S,
+    ModelCost,
+    PlacementMode,
+    WorkerPlace,
+    choose,
+)
+
+AUTO, OFF, PIN = PlacementMode.AUTO, PlacementMode.OFF, PlacementMode.PIN
+SHARED, BETWEEN, FREE = WorkerPlace.SHARED, WorkerPlace.BETWEEN_CALLS, WorkerPlace.FREE
+
+
+def cost(*, prepare_free_s: float = 0.0, call_s: float = 0.001, share: float = 0.0, cores: float = 1.0) -> ModelCost:
+    call = CallCost(call_s, call_s * share, cores)
+    return ModelCost(CallCost(0.01, prepare_free_s, 1.0), call, call)
+
+
+SHORT = cost()
+LONG_NATIVE = cost(call_s=0.01, share=0.9)
+
+
+@pytest.mark.parametrize(
+    ("model", "on_one_core", "worker"),
+    [
+        (SHORT, True, SHARED),
+        (cost(call_s=SHORT_CALL_S * 0.9, share=1.0), True, SHARED),  # native, but over before it pays to move
+        (cost(call_s=SHORT_CALL_S, share=GIL_FREE_SHARE), True, FREE),
+        (cost(call_s=0.1, share=GIL_FREE_SHARE * 0.9), True, SHARED),  # long, but it keeps Python to itself
+        (cost(cores=SEVERAL_CORES), True, SHARED),
+        (cost(cores=SEVERAL_CORES * 1.1), False, FREE),  # its native threads would take the HTTP threads' core too
+        (cost(prepare_free_s=FREE_PREPARATION_S), True, SHARED),
+        (cost(prepare_free_s=FREE_PREPARATION_S * 1.1), False, FREE),
+        (cost(prepare_free_s=0.002, call_s=0.01, share=0.9), False, FREE),
+    ],
+)
+def test_auto_goes_by_the_cost_of_the_model(model, on_one_core, worker):
+    choice = choose(AUTO, 2, [model])
+    assert (choice.on_one_core, choice.worker) == (on_one_core, worker)
+
+
+@pytest.mark.parametrize(
+    ("mode", "cores", "costs", "said"),
+    [
+        (OFF, 2, [SHORT], "off"),
+        (AUTO, 1, [SHORT], "one core"),
+        (PIN, 1, [SHORT], "one core"),
+        (AUTO, 0, [SHORT], "does not place"),
+        (AUTO, 2, [], "not measured"),
+        (AUTO, 2, [SHORT, None], "not measured"),
+    ],
+)
+def test_nothing_is_placed_where_there_is_no_choice_or_no_knowledge(mode, cores, costs, said):
+    choice = choose(mode, cores, costs)
+    assert (choice.on_one_core, choice.worker) == (False, FREE)
+    assert said in choice.why
+
+
+@pytest.mark.parametrize(
+    ("costs", "worker"),
+    [
+        ([SHORT], SHARED),
+        ([LONG_NATIVE], FREE),
+        ([None], BETWEEN),
+        ([cost(cores=SEVERAL_CORES * 1.1)], FREE),
+        ([], BETWEEN),
+        ([SHORT, None], BETWEEN),
+        ([None, LONG_NATIVE], FREE),
+        ([cost(prepare_free_s=1.0)], SHARED),
+    ],
+)
+def test_pin_puts_http_threads_on_one_core_whatever_the_cost_but_never_a_call_that_needs_more(costs, worker):
+    choice = choose(PIN, 2, costs)
+    assert (choice.on_one_core, choice.worker) == (True, worker)
+
+
+def test_of_several_models_the_one_that_is_bound_least_decides():
+    assert choose(AUTO, 2, [SHORT, LONG_NATIVE]).worker is FREE
+    assert not choose(AUTO, 2, [SHORT, cost(prepare_free_s=0.002)]).on_one_core
+
+
+def test_auto_leaves_an_app_alone_that_has_routes_of_its_own():
+    assert not choose(AUTO, 2, [SHORT], has_other_work=True).on_one_core
+    assert choose(PIN, 2, [SHORT], has_other_work=True).on_one_core
+
+
+def test_the_reason_tells_what_was_measured():
+    assert "1.00 ms for a batch, 0% of it beside Python" in choose(AUTO, 2, [SHORT]).why
+    assert "2.00 ms of a row" in choose(AUTO, 2, [cost(prepare_free_s=0.002)]).why
+    assert "keep 2.0 cores busy" in choose(AUTO, 2, [cost(cores=2.0)]).why
