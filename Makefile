@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 
 setup: $(VENV)/.installed-dev
 
-serve: $(VENV)/.installed-demo-$(MODEL)
+serve: $(VENV)/.installed-demo-$(MODEL) $(VENV)/.tried-fast
 	$(BIN)/jitney demo --missing --into $(DEMO) $(MODEL)
 	exec $(BIN)/jitney serve --model $(DEMO)/$(MODEL)
 
@@ -80,6 +80,12 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt tests/models.txt tests/pr
 # One environment for everything; each extra is added to it when it is first needed.
 $(VENV)/.installed-%: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$*]'
+	touch $@
+
+# gunicorn's parser is compiled where it is installed. Where that is not possible, gunicorn's own worker class serves.
+$(VENV)/.tried-fast: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[fast]' || \
+		echo "gunicorn_h1c could not be compiled (python3-dev, gcc): requests will cost several times as much"
 	touch $@
 
 $(BIN)/python:

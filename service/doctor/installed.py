@@ -74,7 +74,8 @@ def check_http_parser(is_importable: IsThere = is_importable) -> Finding:
     """How requests are parsed: by gunicorn_h1c, or in Python."""
     if is_importable("gunicorn_h1c"):
         return ok("HTTP parser", "gunicorn_h1c, in C")
-    return warning("HTTP parser", "in Python: a request costs more CPU than it has to", "pip install 'jitney[fast]'")
+    told = "in Python, by gunicorn's own worker class: a request costs several times the CPU, slow clients hold threads"
+    return warning("HTTP parser", told, "pip install 'jitney[fast]'")
 
 
 def check_device(device: str, fmt: str | None, cards: int, torch_cuda: str | None, has_onnx_gpu: bool) -> Finding:
