@@ -32,8 +32,11 @@ from service.errors import (
     WorkerDead,
 )
 from service.outputs import present
+from service.sharing import peer as peers
+from service.sharing.asking import Asked, ask, asked
 from service.sharing.description import described
-from service.sharing.frames import FrameKind, encoded
+from service.sharing.frames import FrameKind, FrameReader, encoded, send
+from service.sharing.link import Link
 from service.sharing.peer import Peer
 from service.sharing.place import Place
 from service.sharing.remote import RemoteBatcher
@@ -78,7 +81,7 @@ class Gate:
             raise ValueError("thirteen")
         if any(float(row[0]) == 14 for row in rows):
             return []
-        return [row * 2 for row in rows]
+        return [object() if float(row[0]) == 15 else row * 2 for row in rows]
 
 
 class OwnerAtHand:
@@ -461,3 +464,123 @@ def test_an_answer_that_comes_before_the_request_is_known_is_sent(both):
     pair = both()
     pair.peer._door = lambda: AnswersBeforeItReturns(pair.owner.batcher)
     assert pair.ask(1).results[0].tolist() == [2.0]
+
+
+def test_a_result_that_has_no_form_fails_its_own_caller(both):
+    pair = both()
+    pair.gate.release.clear()
+    callers = Callers()
+    callers.start(lambda: pair.ask(1))
+    assert pair.gate.started.acquire(timeout=GUARD_S)
+    callers.start(lambda: pair.ask(15))
+    callers.start(lambda: pair.ask(3))
+    wait_until(lambda: pair.owner.batcher.queued == 2)
+    pair.gate.release.set()
+    _, failed, three = callers.finish()
+    assert type(failed) is ModelFailed
+    assert "of type object, which JSON cannot hold" in str(failed)
+    assert three.results[0].tolist() == [6.0]
+
+
+def test_a_front_end_that_takes_nothing_for_too_long_is_given_up(both, place, monkeypatch):
+    monkeypatch.setattr(peers, "SEND_S", 0.1)
+    pair = both()
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.connect(place.address)
+        peer = pair.owner.accept(introduce=False)
+        peer.tell(FrameKind.STATE, None, [b"x" * 10_000_000])
+        wait_until(lambda: peer not in pair.owner.peers)
+
+
+@pytest.mark.parametrize("numbers, limit", [((7, 7), 9), ((7, 8), 1)])
+def test_more_requests_than_a_front_end_can_have_are_not_taken(both, place, monkeypatch, numbers, limit):
+    monkeypatch.setattr(peers, "MAX_REQUESTS", limit)
+    pair = both()
+    pair.gate.release.clear()
+    requests = [Asked(number, GUARD_S, Priority.NORMAL, "", [np.array([1.0])], [1]) for number in numbers]
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.connect(place.address)
+        peer = pair.owner.accept(introduce=False)
+        send(stranger, ask(((), ("f", 1)), requests))
+        wait_until(lambda: peer not in pair.owner.peers)
+    assert pair.owner.batcher.queued == 0
+
+
+class OwnerByHand:
+    """An owner of which a test sends every frame."""
+
+    def __init__(self, place: Place) -> None:
+        self.connection, _ = place.listener.accept()
+        self.connection.settimeout(GUARD_S)
+        self.handle = ModelHandle.from_callable(list, name="m")
+        self._frames = FrameReader(self.connection)
+        self.tell(FrameKind.MODEL, *described(self.handle, None))
+        self.tell_state(WorkerState.RUNNING)
+
+    def tell(self, kind: FrameKind, head: Any, parts: Any = ()) -> None:
+        send(self.connection, encoded(kind, head, parts))
+
+    def tell_state(self, state: WorkerState) -> None:
+        self.tell(FrameKind.STATE, [time.monotonic(), state, 0, 0.0, 0.01, None, None, None, None, 32])
+
+    def asked(self) -> list[int]:
+        frame = self._frames.read()
+        assert frame is not None
+        return [request.number for request in asked(frame)[1]]
+
+
+@pytest.fixture
+def by_hand(place: Place) -> Iterator[tuple[OwnerByHand, RemoteBatcher, Key]]:
+    heard = Heard()
+    front = front_end(place, heard)
+    front.start()
+    owner = OwnerByHand(place)
+    assert front.wait_started(GUARD_S)
+    yield owner, front, (heard.models[0], (), ())
+    front.close(0.0)
+    owner.connection.close()
+
+
+def test_an_answer_of_another_length_is_no_answer(by_hand):
+    owner, front, key = by_hand
+    callers = Callers()
+    callers.start(lambda: front.ask([np.array([1.0])], GUARD_S, key=key))
+    (number,) = owner.asked()
+    info = [1, 2, "size", 0.0, 0.1, 1, 2, 1]
+    owner.tell(FrameKind.ANSWER, [[[number, [0, 0]]], [info], [], ["plain", [1.0, 2.0]]])
+    (outcome,) = callers.finish()
+    assert type(outcome) is WorkerDead
+    assert "another number of results" in str(outcome)
+
+
+def test_nobody_waits_for_an_owner_whose_worker_has_ended(by_hand):
+    owner, front, key = by_hand
+    callers = Callers()
+    callers.start(lambda: front.ask([np.array([1.0])], GUARD_S, key=key))
+    owner.asked()
+    wait_until(lambda: front._heard.row_s == 0.01)
+    assert front.retry_after_s(100) == 1.0
+    owner.tell_state(WorkerState.DEAD)
+    assert isinstance(callers.finish()[0], WorkerDead)
+
+
+@pytest.mark.parametrize("kind", [FrameKind.ANSWER, FrameKind.MODEL, FrameKind.FAILED, FrameKind.STATE, FrameKind.ASK])
+def test_nonsense_from_an_owner_ends_the_connection_and_nothing_else(by_hand, place, kind):
+    owner, _, _ = by_hand
+    owner.tell(kind, 7)
+    wait_until(lambda: owner.connection.recv(1) == b"")
+    assert OwnerByHand(place).connection.close() is None, "it looks for the next one"
+
+
+def test_one_request_that_cannot_be_sent_does_not_keep_back_its_neighbours(place):
+    refused: list[int] = []
+    ours, theirs = socket.socketpair()
+    link = Link(ours, lambda number, error: refused.append(number))
+    requests = [
+        Asked(number, GUARD_S, Priority.NORMAL, "", [row], [1]) for number, row in enumerate([np.zeros(1), object()])
+    ]
+    send(theirs, link._frames([((), requests[0]), ((), requests[1]), 5]))
+    link.close()
+    link.hear(lambda frame: None)
+    theirs.close()
+    assert refused == [1]
