@@ -584,3 +584,20 @@ def test_one_request_that_cannot_be_sent_does_not_keep_back_its_neighbours(place
     link.hear(lambda frame: None)
     theirs.close()
     assert refused == [1]
+
+
+def test_a_batch_whose_requests_are_answered_one_after_the_other_is_told_of_once(by_hand):
+    owner, front, key = by_hand
+    callers = Callers()
+    numbers: list[int] = []
+    for _ in range(2):
+        callers.start(lambda: front.ask([np.array([1.0])], GUARD_S, key=key))
+        numbers += owner.asked()
+    info = [1, 2, "size", time.monotonic(), 0.1, 1, 2, 1]
+    for number in numbers:
+        owner.tell(FrameKind.ANSWER, [[[number, [0]]], [info], [], ["plain", [1.0]]])
+    assert [answer.batches[0].size for answer in callers.finish()] == [2, 2]
+    wait_until(lambda: len(front._batches_known) == 1)
+    owner.tell_state(WorkerState.RUNNING)
+    wait_until(lambda: front._heard.at > info[3])
+    assert [told.batch_id for told in front._listener.batches] == [1]
