@@ -328,6 +328,7 @@ class RemoteBatcher:
             self._model = model
             if self._state is WorkerState.STARTING:
                 self._state, self._cause = WorkerState.RUNNING, None
+        _log.info("model %s version %s can be asked for at its owner", model.name, model.version)
         self._started.set()
 
     def _give_up(self, error: ModelError) -> None:

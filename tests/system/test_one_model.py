@@ -36,9 +36,14 @@ def front_end_pids(server) -> list[int]:
     return [pid for pid in children(server.process.pid) if pid != owner_pid(server)]
 
 
-def all_ready(server) -> None:
-    """None of many probes in a row, over new connections, says no."""
-    server.wait_until(lambda: all(server.get("/healthz").status_code == 200 for _ in range(READS)))
+def all_ready(server, told: int = 2) -> None:
+    """Front ends were told of a model so often, and none of many probes in a row, over new connections, says no."""
+    server.wait_until(
+        lambda: (
+            server.text().count("can be asked for at its owner") >= told
+            and all(server.get("/healthz").status_code == 200 for _ in range(READS))
+        )
+    )
 
 
 def served(start, app="scripted:app", **settings):
@@ -158,7 +163,7 @@ def test_the_end_of_a_front_end_costs_its_own_requests_only(start):
     failed = [one for one in outcomes if one != 200]
     assert set(failed) <= {"connection"}, outcomes
     assert len(failed) <= 16, "each client lost at most the request that it had in that process"
-    all_ready(server)
+    all_ready(server, told=3)
     assert len(front_end_pids(server)) == 2
     assert other in front_end_pids(server)
     assert server.text().count("owner starts with pid") == 1
@@ -212,7 +217,7 @@ def test_the_end_of_the_owner_answers_everyone_within_a_second_and_the_service_c
     assert outcomes == {(503, "application/problem+json")}
     assert max(taken) - killed_at < 1.0
     server.wait_until(lambda: owner_pid(server) != first)
-    all_ready(server)
+    all_ready(server, told=4)
     assert server.predict([ECHO, 7]).json()["predictions"] == [7]
 
 
@@ -221,7 +226,7 @@ def test_a_model_that_ends_its_process_is_replaced(start):
     first = owner_pid(server)
     assert server.predict([EXIT, 0]).status_code == 503
     server.wait_until(lambda: owner_pid(server) != first)
-    all_ready(server)
+    all_ready(server, told=4)
     assert server.predict([ECHO, 7]).json()["predictions"] == [7]
 
 
@@ -255,7 +260,7 @@ def test_a_reload_makes_a_new_owner_and_refuses_nobody(start):
     assert set(outcomes) <= {200, "connection"}
     assert outcomes.count("connection") <= 16
     server.wait_until(lambda: not {first, *old} & set(children(server.process.pid)))
-    all_ready(server)
+    all_ready(server, told=4)
     assert owner_pid(server) != first
     assert server.predict([ECHO, 7]).json()["predictions"] == [7]
 
@@ -272,7 +277,7 @@ def test_a_reload_of_a_model_that_cannot_be_loaded_keeps_the_old_owner(start, tm
     (tmp_path / "model.bin").write_bytes(b"")
     server.process.send_signal(signal.SIGHUP)
     server.wait_until(lambda: first not in children(server.process.pid))
-    all_ready(server)
+    all_ready(server, told=4)
 
 
 def test_a_model_that_cannot_be_loaded_at_the_start_ends_the_service(start, tmp_path):
@@ -303,7 +308,7 @@ def test_the_service_is_ready_when_its_owner_is(start):
     os.kill(pid, signal.SIGKILL)
     server.wait_until(lambda: server.get("/healthz").status_code == 503)
     assert "is being replaced" in server.get("/healthz").json()["reasons"][0]
-    all_ready(server)
+    all_ready(server, told=4)
 
 
 def test_models_are_not_loaded_over_http(start):
