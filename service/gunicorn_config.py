@@ -30,7 +30,9 @@ from service.server.start_summary import start_summary
 from service.server.succession import Relief, Succession, place
 from service.server.watchdog import Watchdog
 from service.server.worker_choice import OWN, STOCK, choose
-from service.settings import SettingsError, load_settings, read_dotenv
+from service.settings import ModelSharing, SettingsError, load_settings, read_dotenv
+from service.sharing.owners import Owners
+from service.sharing.place import Place
 
 # Longer than nginx keeps idle upstream connections (60 s): the side that closes first must be the client's.
 KEEPALIVE_S = 75
@@ -114,8 +116,8 @@ def on_starting(server: Any) -> None:
         )
     if server.cfg.workers > 1:
         _prepare_several(server)
-    elif directory.count_alone():
-        server.log.info("one worker process: %s is not needed, and left alone", directory.VARIABLE)
+    else:
+        _prepare_one(server)
     message, fields = start_summary(_settings, threads=server.cfg.threads, workers=server.cfg.workers)
     log_fields(logging.getLogger("jitney"), logging.INFO, message, fields)
 
@@ -124,6 +126,8 @@ def on_reload(server: Any) -> None:
     """SIGHUP: gunicorn has read its configuration anew, and with it what the start had found possible."""
     choose(server)
     _make_files_suffice(server)
+    if hasattr(server, "owners"):
+        server.owners.renew()
 
 
 def when_ready(server: Any) -> None:
@@ -132,6 +136,21 @@ def when_ready(server: Any) -> None:
     FailedStarts(server)
     RepeatedStop(server)
     _make_replaceable(server)
+    if _shares_model(server):
+        server.owners = Owners(server, partial(_own, server))
+
+
+def _shares_model(server: Any) -> bool:
+    """Whether one process is to own the model, and the worker processes are its front ends."""
+    return server.cfg.workers > 1 and _settings.model_sharing is ModelSharing.ONE
+
+
+def _own(server: Any, place: Place, master_ends: int) -> bool:
+    """The life of the process that owns the model. *Thread:* its main thread."""
+    from service.sharing.owner import own  # not before there is that process: it loads NumPy
+
+    watch = partial(_watch, log=server.log)
+    return own(server.app.wsgi, runtimes, place, master_ends, server.cfg.graceful_timeout, watch)
 
 
 def _make_replaceable(server: Any) -> None:
@@ -141,15 +160,30 @@ def _make_replaceable(server: Any) -> None:
         server.START_CTX["args"] = [python, "-m", "gunicorn", *arguments]
 
 
+def _prepare_one(server: Any) -> None:
+    """Say what has no meaning for a single worker process."""
+    if directory.count_alone():
+        server.log.info("one worker process: %s is not needed, and left alone", directory.VARIABLE)
+    if _settings.model_sharing is ModelSharing.ONE:
+        server.log.info("one worker process: MODEL_SHARING=one changes nothing, as it owns the model alone")
+
+
 def _prepare_several(server: Any) -> None:
     """Have the worker processes count together and share the CPUs, and say what they do not share."""
-    for variable in _sized_here:
-        os.environ[variable] = str(max(1, cpu_count() // server.cfg.workers))
-    server.log.warning(
-        "%d worker processes: each loads a whole model (so many times the memory, of the device too), batches its own "
-        "requests and has %s native threads; /healthz speaks of the process that answers, /metrics of all",
-        *(server.cfg.workers, os.environ["OMP_NUM_THREADS"]),
-    )
+    if _shares_model(server):
+        if sys.platform != "linux":
+            sys.exit("jitney: MODEL_SHARING=one needs Linux; MODEL_SHARING=copy does not")
+        server.log.info(
+            "%d worker processes ask one process, which owns the model and batches for all of them", server.cfg.workers
+        )
+    else:
+        for variable in _sized_here:
+            os.environ[variable] = str(max(1, cpu_count() // server.cfg.workers))
+        server.log.warning(
+            "%d worker processes: each loads a whole model (so many times the memory, of the device too), batches its "
+            "own requests and has %s native threads; /healthz speaks of the process that answers, /metrics of all",
+            *(server.cfg.workers, os.environ["OMP_NUM_THREADS"]),
+        )
     try:
         # Where GUNICORN_PID is set, another master is being replaced, and its worker processes still count.
         server.metrics_directory = directory.count_together(
@@ -170,6 +204,8 @@ def pre_fork(server: Any, worker: Any) -> None:
     worker.succession = place(server)
     taken = {other.turn for other in server.WORKERS.values()}
     worker.turn = next(turn for turn in itertools.count() if turn not in taken)
+    if hasattr(server, "owners"):
+        server.owners.assign(worker)
 
 
 def child_exit(_server: Any, worker: Any) -> None:
@@ -179,7 +215,9 @@ def child_exit(_server: Any, worker: Any) -> None:
 
 
 def on_exit(server: Any) -> None:
-    """Nothing of the service runs any more."""
+    """No worker process runs any more."""
+    if hasattr(server, "owners"):
+        server.owners.end()
     own = getattr(server, "metrics_directory", None)
     if own is not None:
         directory.remove(own)
@@ -234,13 +272,18 @@ def post_worker_init(worker: Any) -> None:
 
     signal.signal(signal.SIGTERM, drain)
     signal.siginterrupt(signal.SIGTERM, False)
-    _place_threads(worker, here)
     for runtime in here:
         runtime.on_fatal = partial(_leave, worker, runtime)
         if hasattr(worker, "on_the_way"):
             runtime.on_the_way = lambda: worker.on_the_way
+    if hasattr(worker, "owner"):
+        _ask_owner(worker, here)
+    else:
+        _place_threads(worker, here)
+    for runtime in here:
         runtime.start()
-        _watch(runtime, worker.log)
+        if not runtime.is_shared:
+            _watch(runtime, worker.log)
     if hasattr(worker, "limit_waiting"):
         _limit_waiting(worker, here)
     threading.Thread(target=_take_over, args=(worker, here), name="jitney-succession", daemon=True).start()
@@ -264,6 +307,17 @@ def _place_threads(worker: Any, here: list[Any]) -> None:
     worker.on_thread_start = placement.http_thread_starts
     for runtime in here:
         runtime.placed = PlacedModels(placement, runtime.settings)
+
+
+def _ask_owner(worker: Any, here: list[Any]) -> None:
+    """Make this process a front end of the one that owns the model."""
+    from service.sharing.front_end import front_end  # it loads NumPy, which the master must not
+
+    worker.owner.listener.close()  # the master's; connections that wait there must end with it
+    if len(here) != 1:
+        worker.log.critical("MODEL_SHARING=one serves an app with one Jitney, and this one has %d", len(here))
+        _give_up(worker)
+    here[0].share(front_end(worker.owner.address, worker.slot))
 
 
 def _take_over(worker: Any, here: list[Any]) -> None:

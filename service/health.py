@@ -114,7 +114,7 @@ def _reasons(runtime: Runtime, status: BatcherStatus | None) -> list[str]:
     if status is None:
         return ["not started"]
     if status.state in (WorkerState.NEW, WorkerState.STARTING):
-        return ["loading"]
+        return ["loading" if status.cause is None else f"loading: {text_of(status.cause)}"]
     if status.state is not WorkerState.RUNNING or not status.alive:
         return ["the inference worker is dead"]
     return _without_model(runtime) + _stalled(runtime, status) + _held_up(runtime, status)

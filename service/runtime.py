@@ -17,6 +17,7 @@ from loaders.errors import ModelError
 from loaders.handle import ModelHandle
 from loaders.signature import TextInput
 from service.batching.admission import Arrival, WorkerState
+from service.batching.any_batcher import AnyBatcher
 from service.batching.batcher import BatcherStatus, ThreadedBatcher
 from service.batching.cost_table import BestSize
 from service.batching.faults import FaultKind, log_error, text_of
@@ -25,7 +26,7 @@ from service.batching.policy import nobody
 from service.batching.schedulers import Fifo, LearningScheduler, NoScheduler, Scheduler, make_scheduler
 from service.batching.tickets import BatchInfo, LaneName
 from service.batching.worker import StartFailed
-from service.errors import DeadlineExceeded, Draining, NotReady, PredictionFailed, WorkerDead
+from service.errors import DeadlineExceeded, Draining, Forbidden, NotReady, PredictionFailed, WorkerDead
 from service.metrics.batches import BatchMetrics
 from service.models.filling import FilledCalls
 from service.models.keeper import KnownVersion, ModelKeeper, log_load_failure
@@ -123,7 +124,8 @@ class Runtime:
         self.recent = RecentBatches()  # made anew at the start
         self._given = model_handle
         self._lock = threading.Lock()  # guards _batcher and _closed
-        self._batcher: ThreadedBatcher | None = None
+        self._batcher: AnyBatcher | None = None
+        self._owner: Callable[[Runtime], AnyBatcher] | None = None
         self._closed = False
         self._ready = False  # all that is served from the start is loaded; the worker sets it
         self._started_by_request = False
@@ -145,10 +147,26 @@ class Runtime:
         """The model that answers where none is named, for information; None while there is none."""
         return None if self._is_inherited() else self._keeper.default
 
+    def share(self, owner: Callable[[Runtime], AnyBatcher]) -> None:
+        """Have another process own the model; called before `start`. `owner` makes what asks that process.
+
+        It tells this runtime of the model by `owner_has_loaded` and its neighbours.
+        """
+        self._owner = owner
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the model is in another process."""
+        return self._owner is not None
+
+    @property
+    def given(self) -> ModelHandle | None:
+        """The model that the app handed in."""
+        return self._given
+
     def start(self) -> None:
         """Start the worker thread, which loads the model in the background; does nothing after `close`."""
         self._renew_in_child()
-        settings = self.settings
         with self._lock:
             if self._closed:
                 return
@@ -156,22 +174,7 @@ class Runtime:
                 if self.tracing is not None:
                     self.tracing.start()
                 self.recent = RecentBatches()
-                self._batcher = ThreadedBatcher(
-                    self._run,
-                    max_batch_size=settings.max_batch_size,
-                    max_batch_latency_s=settings.max_batch_latency_ms / 1000,
-                    max_batch_tokens=settings.max_batch_tokens,
-                    policy=settings.batch_policy,
-                    scheduler=self._scheduler(),
-                    max_queue_size=settings.max_queue_size,
-                    default_timeout_s=settings.request_timeout_ms / 1000,
-                    padded_length=_padded_length,
-                    on_start=self._load,
-                    on_stop=self._free,
-                    listener=self,
-                    on_origins=None if self.tracing is None else self.on_origins,
-                    on_the_way=self.on_the_way,
-                )
+                self._batcher = self._threaded() if self._owner is None else self._owner(self)
             self._batcher.start()
 
     def ensure_started(self) -> bool:
@@ -207,6 +210,25 @@ class Runtime:
         finally:
             if self.tracing is not None:
                 self.tracing.close()
+
+    def _threaded(self) -> ThreadedBatcher:
+        settings = self.settings
+        return ThreadedBatcher(
+            self._run,
+            max_batch_size=settings.max_batch_size,
+            max_batch_latency_s=settings.max_batch_latency_ms / 1000,
+            max_batch_tokens=settings.max_batch_tokens,
+            policy=settings.batch_policy,
+            scheduler=self._scheduler(),
+            max_queue_size=settings.max_queue_size,
+            default_timeout_s=settings.request_timeout_ms / 1000,
+            padded_length=_padded_length,
+            on_start=self._load,
+            on_stop=self._free,
+            listener=self,
+            on_origins=None if self.tracing is None else self.on_origins,
+            on_the_way=self.on_the_way,
+        )
 
     def _refuse_if_not_serving(self, *, was_accepted: bool) -> None:
         """Raise NotReady, or Draining for requests from after the stop."""
@@ -313,6 +335,7 @@ class Runtime:
 
         *Thread:* any but the worker's; it blocks until the model is loaded.
         """
+        self._refuse_if_shared()
         self._refuse_if_not_serving(was_accepted=True)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         loaded: ModelHandle = self._with_room(partial(self._keeper.load, name, version), deadline, None)
@@ -324,6 +347,7 @@ class Runtime:
         Requests that use it now are still answered; then its memory is free. When it was the default version, the
         newest of the others takes its place.
         """
+        self._refuse_if_shared()
         unloaded: bool = self.batcher().call(partial(self._keeper.unload, name, version))
         return unloaded
 
@@ -334,7 +358,11 @@ class Runtime:
         model = self.model or self._given
         return self.settings.model_version if model is None else model.version
 
-    def batcher(self) -> ThreadedBatcher:
+    def _refuse_if_shared(self) -> None:
+        if self.is_shared:
+            raise Forbidden("the one model of several processes is replaced by a reload, SIGHUP (MODEL_SHARING=one)")
+
+    def batcher(self) -> AnyBatcher:
         """The batcher, once started."""
         batcher = self._batcher
         if batcher is None or self._is_inherited():
@@ -387,12 +415,16 @@ class Runtime:
             self.metrics,
             predict,
             given=self._given,
-            status_of=lambda model: lambda: self.batcher().status(lambda key: key.model is model),
+            status_of=self._status_of,
             on_unused=self._sweep_soon,
             learning=self._learn,
             placed=lambda: self.placed,
         )
         return predict, keeper
+
+    def _status_of(self, model: ModelHandle) -> Callable[[], BatcherStatus] | None:
+        """What tells how much waits for a model; None where another process does."""
+        return None if self.is_shared else lambda: self.batcher().status(lambda key: key.model is model)
 
     def _sweep_soon(self) -> None:
         with suppress(NotReady, Draining, WorkerDead):  # the end of the worker frees everything
@@ -422,6 +454,24 @@ class Runtime:
         if scheduler is None or model is None:
             return None
         return scheduler.learnt(_lane_of(model)) or None
+
+    # What is heard of a model in another process, on the thread that hears it.
+
+    def owner_has_loaded(self, model: ModelHandle, sample: Any | None) -> None:
+        """The model can answer, for the first time or anew."""
+        self._keeper.adopt(model, sample)
+        self._ready = True
+
+    def owner_has_failed(self, error: ModelError) -> None:
+        """There is no model, and will be none."""
+        self.load_error = error
+        if self.settings.exit_on_load_error:
+            self.on_fatal(f"the model could not be loaded: {text_of(error)}")
+
+    def owner_has_run(self, model: ModelHandle, info: BatchInfo, longest_wait_s: float) -> None:
+        """A batch with rows of this process has run; the owner has counted it for the metrics."""
+        self._keeper.statistics(model).batch(info)
+        self.recent.add(model, info, [longest_wait_s], 0)
 
     # What the worker thread calls.
 

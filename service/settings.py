@@ -50,6 +50,13 @@ class SelfCheck(StrEnum):
     STRICT = "strict"
 
 
+class ModelSharing(StrEnum):
+    """Who owns a model where there are several worker processes."""
+
+    COPY = "copy"  # each process its own
+    ONE = "one"  # one process the only one, and the others ask it
+
+
 class TracingMode(StrEnum):
     """Whether requests and batches are recorded as spans."""
 
@@ -148,6 +155,11 @@ class Settings(BaseSettings):
     web_workers: Positive = Field(
         1, description="gunicorn worker processes; each loads a whole model and has its share of the CPUs"
     )
+    model_sharing: ModelSharing = Field(
+        ModelSharing.COPY,
+        description="With several worker processes: copy (each owns a model) or one (one process owns it, and batches "
+        "for the others)",
+    )
     graceful_timeout_s: Positive = Field(
         35, description="What a stopping server gives its last requests; must exceed REQUEST_TIMEOUT_MS by 2 s"
     )
@@ -244,7 +256,7 @@ class Settings(BaseSettings):
             raise ValueError("must be rising batch sizes, e.g. 1,4,16,32")
         return value
 
-    @field_validator("log_format", "log_level", "tracing", "thread_placement", mode="before")
+    @field_validator("log_format", "log_level", "tracing", "thread_placement", "model_sharing", mode="before")
     @classmethod
     def _lower(cls, value: Any) -> Any:
         return value.lower() if isinstance(value, str) else value
@@ -270,6 +282,10 @@ class Settings(BaseSettings):
             raise ValueError("MODEL_PATH and MODEL_REPOSITORY are both set: a process serves one of them")
         if self.model_repository is not None and self.model_format is not None:
             raise ValueError("MODEL_FORMAT cannot be set beside MODEL_REPOSITORY: each bundle tells its own")
+        if self.model_repository is not None and self.model_sharing is ModelSharing.ONE:
+            raise ValueError(
+                "MODEL_SHARING=one shares one model, that of MODEL_PATH or the app, and no MODEL_REPOSITORY"
+            )
         return self
 
     @model_validator(mode="after")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,8 @@ def text_input(backend: Any, metadata: Mapping[str, Any], limits: Sequence[int |
     )
 
 
-def make_encoder(backend: Any, max_length: int | None) -> Callable[[str], EncodedText]:
-    """A function that tokenises one text, cut to `max_length` tokens, special tokens included.
+def make_encoder(backend: Any, max_length: int | None) -> Encoder:
+    """What tokenises one text, cut to `max_length` tokens, special tokens included.
 
     *Thread:* any, several at once: truncation and padding are set here, once. Setting them again while another
     thread encodes is what a shared tokenizer answers with "Already borrowed".
@@ -51,12 +51,29 @@ def make_encoder(backend: Any, max_length: int | None) -> Callable[[str], Encode
                 f"[input] max_length: {max_length} tokens leave no room for a text beside {special} special tokens"
             )
         backend.enable_truncation(max_length)
+    return Encoder(backend, max_length)
 
-    def encode(text: str) -> EncodedText:
-        encoding = backend.encode(text)
+
+class Encoder:
+    """Tokenises one text. It can be written down, and made anew in a process that has no model."""
+
+    def __init__(self, backend: Any, max_length: int | None) -> None:
+        self._backend = backend
+        self.max_length = max_length
+
+    def __call__(self, text: str) -> EncodedText:
+        """The tokens of `text`. *Thread:* any, several at once."""
+        encoding = self._backend.encode(text)
         return EncodedText(tuple(encoding.ids), truncated=bool(encoding.overflowing))
 
-    return encode
+    def written(self) -> str:
+        """The tokenizer as the text of a `tokenizer.json`."""
+        return str(self._backend.to_str())
+
+
+def encoder_from(written: str, max_length: int | None) -> Encoder:
+    """The encoder that gave `written`."""
+    return make_encoder(require("tokenizers", extra="transformers").Tokenizer.from_str(written), max_length)
 
 
 def read_tokenizer(file: Path) -> Any:

@@ -14,17 +14,13 @@ from service.batching.admission import Admission, Arrival, Inbox, Signal, Worker
 from service.batching.inbox import DrainedQueue
 from service.batching.lanes import Lanes
 from service.batching.listeners import NullListener
+from service.batching.one_shot import OneShotEvent
 from service.batching.policy import BatchPolicy, Company, nobody
 from service.batching.schedulers import Scheduler, make_scheduler
 from service.batching.tickets import Answer, Job, Priority, Ticket
+from service.batching.waiting import GONE_CHECK_S, LONGEST_WAIT_S, answer_of, named, wait_for
 from service.batching.worker import BatchListener, OnOrigins, Worker
-from service.errors import ClientGone, DeadlineExceeded, JitneyError, PredictionFailed
-
-# How often a waiting request looks whether its client is still there, seconds.
-GONE_CHECK_S = 0.25
-
-# The longest single wait of a request thread, seconds; a later deadline is reached in several.
-LONGEST_WAIT_S = 60.0
+from service.errors import ClientGone, DeadlineExceeded, JitneyError
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,11 +226,37 @@ class ThreadedBatcher:
         then while waiting; when it says True the rows are withdrawn and ClientGone is raised. `origin`: whatever tells
         `on_origins` where the request comes from. `request_id`: what the log is to call the request when it fails.
         """
-        ticket = self._served(rows, timeout_s, key, lengths, priority, arrival, is_gone, origin, request_id)
-        batches = [info for info in ticket.batches if info is not None]
-        queue_s = max([info.started_at for info in batches], default=ticket.enqueued_at) - ticket.enqueued_at
-        model_s = max([info.model_s for info in batches], default=0.0)
-        return Answer(ticket.results, batches, ticket.enqueued_at, queue_s, model_s)
+        return answer_of(self._served(rows, timeout_s, key, lengths, priority, arrival, is_gone, origin, request_id))
+
+    def enter(
+        self,
+        rows: Sequence[Any],
+        timeout_s: float,
+        *,
+        done: OneShotEvent,
+        key: Hashable,
+        lengths: Sequence[int] | None = None,
+        priority: Priority = Priority.NORMAL,
+        arrival: Arrival | None = None,
+        request_id: str = "",
+    ) -> Ticket:
+        """Admit rows, at least one, whose caller waits elsewhere, and return at once; raises what `ask` raises first.
+
+        `done` is set when the ticket holds the outcome, on the worker thread or on that of whoever ends it. Whoever
+        enters must `leave`: also when nobody waits any longer, as the worker drops rows that are late without a word.
+        """
+        ticket = self._ticket(rows, lengths, key, self._clock() + timeout_s, priority)
+        ticket.done, ticket.request_id = done, request_id
+        try:
+            self._admission.admit(ticket, arrival, self.retry_after_s)
+        except JitneyError:
+            ticket.rows = {}  # as in `_served`
+            raise
+        return ticket
+
+    def leave(self, ticket: Ticket) -> None:
+        """Take a request that entered out again: its outcome is known, or nobody waits for it any longer."""
+        self._admission.leave(ticket)
 
     def call(
         self, run: Callable[[], Any], timeout_s: float | None = None, *, is_gone: Callable[[], bool] | None = None
@@ -343,9 +365,9 @@ class ThreadedBatcher:
             if arrival is not None:
                 arrival.release()
         try:
-            self._wait(ticket, is_gone)
+            wait_for(ticket, is_gone, self._admission.abandon, self._clock)
             if ticket.failure is not None:
-                raise _named(ticket.failure, ticket.failed_rows)
+                raise named(ticket.failure, ticket.failed_rows)
             return ticket
         finally:
             self._admission.leave(ticket)
@@ -377,28 +399,7 @@ class ThreadedBatcher:
     def _call(self, key: Hashable, rows: list[Any]) -> Any:
         return self._predict(rows) if key is None else self._predict(rows, key)
 
-    def _wait(self, ticket: Ticket, is_gone: Callable[[], bool] | None) -> None:
-        """Return when the ticket is done; raise when its deadline passes or its client leaves first."""
-        longest_s = LONGEST_WAIT_S if is_gone is None else GONE_CHECK_S
-        while not ticket.done.wait(max(0.0, min(ticket.deadline - self._clock(), longest_s))):
-            now = self._clock()
-            is_late = now >= ticket.deadline
-            if not is_late and (is_gone is None or not is_gone()):
-                continue
-            if not self._admission.abandon(ticket):
-                return
-            if is_late:
-                raise DeadlineExceeded(now - ticket.enqueued_at)
-            raise ClientGone("the client closed its connection")
-
 
 def _since(began: float | None, now: float) -> float:
     """Seconds since `began`; 0.0 where nothing has begun."""
     return 0.0 if began is None else max(0.0, now - began)
-
-
-def _named(failure: BaseException, rows: Sequence[int]) -> BaseException:
-    """The failure of a request, with the rows that it is about."""
-    if isinstance(failure, PredictionFailed):
-        failure.rows = tuple(sorted(rows))
-    return failure

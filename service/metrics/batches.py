@@ -62,12 +62,13 @@ class BatchMetrics:
         self._padding = counter("inference_padding_tokens_total", "Tokens added to make rows of a batch equally long")
         self._present = present_state(registry)
 
-    def loaded(self, model: ModelIdentity, status: StatusOf) -> None:
-        """A model is ready; `status` tells its gauges how much waits for it.
+    def loaded(self, model: ModelIdentity, status: StatusOf | None) -> None:
+        """A model is ready; `status` tells its gauges how much waits for it, None where another process shows them.
 
         Series that count failures start at zero, so that the first failure is seen as an increase.
         """
-        self._present.show(model, status)
+        if status is not None:
+            self._present.show(model, status)
         series = self._series(model)
         for reason in ("model", "oom", "output_count", "non_finite", "scheduler"):
             series.errors(reason)

@@ -68,7 +68,8 @@ class _Failure:
 class ModelKeeper:
     """The models of a runtime: one that was handed in, the one at MODEL_PATH, or those of MODEL_REPOSITORY.
 
-    predict: how a batch is run, for warm-up and check. status_of: the batcher's numbers for one model, for its gauges.
+    predict: how a batch is run, for warm-up and check. status_of: the batcher's numbers for one model, for its gauges;
+    None where another process shows them.
     on_unused: have `sweep` called on the worker thread. learning: what learns how long a model's batches take, if
     anything does. placed: who is to know of the models to place this process's threads, if anybody does.
 
@@ -85,7 +86,7 @@ class ModelKeeper:
         predict: Predict,
         *,
         given: ModelHandle | None,
-        status_of: Callable[[ModelHandle], StatusOf],
+        status_of: Callable[[ModelHandle], StatusOf | None],
         on_unused: Callable[[], None],
         learning: Callable[[ModelHandle], Learn | None] = lambda model: None,  # noqa: ARG005
         placed: Callable[[], PlacedModels | None] = lambda: None,
@@ -217,6 +218,12 @@ class ModelKeeper:
             raise UnknownVersion("this version of the model is not in the repository", versions)
         return self._load_version(self._repository, (name, chosen), make_current=True)
 
+    def adopt(self, model: ModelHandle, sample: Any) -> None:
+        """Let the description of a model answer that another process has loaded and proved, and nothing else."""
+        if isinstance(model.input, ImageInput):
+            image.require()
+        self._serve_alone(model, sample)
+
     def load_on_demand(self, name: str | None, version: str | None) -> bool:
         """See to it that what a request asks for is loaded; False when there is no room, as for `load`.
 
@@ -333,11 +340,14 @@ class ModelKeeper:
         if version is not None and version != self._loaded.current(known or ""):
             raise UnknownVersion("only MODEL_REPOSITORY has several versions", [])
         model, sample = self._proved(lambda: self._given or load_configured_model(self._settings))
+        self._serve_alone(model, sample)
+        return model
+
+    def _serve_alone(self, model: ModelHandle, sample: Any) -> None:
         self._serve(model, sample, make_current=True, make_default=True)
         for other in self._loaded.all():
             if other is not model:
                 self._loaded.remove(other.name, other.version)
-        return model
 
     def _load_version(self, repository: Repository, key: Key, *, make_current: bool) -> ModelHandle:
         name, version = key

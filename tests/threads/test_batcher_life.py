@@ -16,6 +16,7 @@ from support.parking import CountingInbox, Parking
 
 from service.batching.admission import WorkerState
 from service.batching.batcher import ThreadedBatcher
+from service.batching.one_shot import OneShotEvent
 from service.errors import DeadlineExceeded, Draining, ModelFailed, NotReady, QueueFull, WorkerDead
 
 
@@ -431,3 +432,29 @@ def test_a_failure_to_free_does_not_keep_the_batcher_from_closing(caplog: pytest
     batcher.start()
     assert batcher.close()
     assert "cannot free" in caplog.text
+
+
+def test_rows_may_enter_without_anybody_who_waits_for_them() -> None:
+    with ThreadedBatcher(lambda rows, key: rows, max_batch_latency_s=0.0, max_queue_size=2) as batcher:
+        done = OneShotEvent()
+        ticket = batcher.enter([1, 2], GUARD_S, done=done, key="k", request_id="r")
+        assert done.wait(GUARD_S)
+        assert (ticket.results, ticket.failure) == ([1, 2], None)
+        batcher.leave(ticket)
+        assert "inside=0" in repr(batcher)
+        with pytest.raises(QueueFull):
+            batcher.enter([1, 2, 3], GUARD_S, done=OneShotEvent(), key="k")
+
+
+def test_whoever_entered_may_leave_before_the_model_sees_the_rows() -> None:
+    model = GatedModel()
+    with ThreadedBatcher(model, max_batch_size=1, max_batch_latency_s=0.0) as batcher:
+        first = batcher.enter(["a"], GUARD_S, done=OneShotEvent(), key="k")
+        assert model.started.wait(GUARD_S)
+        second = batcher.enter(["b"], GUARD_S, done=OneShotEvent(), key="k")
+        batcher.leave(second)
+        assert batcher.queued == 0
+        model.release.set()
+        assert first.done.wait(GUARD_S)
+        batcher.leave(first)
+    assert model.calls == [["a"]]

@@ -280,3 +280,17 @@ def test_a_name_or_version_that_no_url_reaches_is_refused(name):
         with pytest.raises(SettingsError, match=f"^{variable.upper()}=.*must be 1 to 128 letters"):
             load_settings(**{variable: name})
     assert load_settings(model_name="A.b-c_1", model_version="2024.1").model_name == "A.b-c_1"
+
+
+def test_one_model_is_shared_or_each_process_has_its_own(monkeypatch):
+    assert Settings().model_sharing == "copy"
+    monkeypatch.setenv("MODEL_SHARING", "ONE")
+    assert load_settings().model_sharing == "one"
+    monkeypatch.setenv("MODEL_SHARING", "two")
+    with pytest.raises(SettingsError, match=r"MODEL_SHARING='two'.*'copy' or 'one'"):
+        load_settings()
+
+
+def test_several_models_are_not_shared():
+    with pytest.raises(SettingsError, match="MODEL_REPOSITORY"):
+        load_settings(model_sharing="one", model_repository="/models")

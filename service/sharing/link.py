@@ -1,0 +1,126 @@
+"""A front end's connection to the owner: one thread sends what has gathered, one hears what comes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from service.batching.faults import log_error
+from service.errors import JitneyError, PredictionFailed
+from service.sharing.asking import Asked, Lane, ask, cancel
+from service.sharing.frames import Buffer, Frame, FrameError, FrameReader, send
+from service.sharing.values import Unsendable
+
+_log = logging.getLogger("jitney")
+
+# Rows beyond this go into the next frame, so that the owner has something to do while they are packed.
+MAX_ROWS_PER_FRAME = 1024
+
+
+class Link:
+    """One connection, until it ends. `on_refused(number, error)`: a request that could not be sent.
+
+    *Thread:* `ask`, `cancel` and `close` may be called from any; `hear` on one, which it keeps.
+    """
+
+    def __init__(self, connection: socket.socket, on_refused: Callable[[int, JitneyError], None]) -> None:
+        self._connection = connection
+        self._on_refused = on_refused
+        # Of (lane, request), numbers to cancel, and None at the end. Bounded by the threads that wait for an answer.
+        self._outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._sender = threading.Thread(target=self._send, name="jitney-link-sender", daemon=True)
+        self._sender.start()
+
+    def ask(self, lane: Lane, request: Asked) -> None:
+        """Send a request with whatever else is to be sent."""
+        self._outbox.put((lane, request))
+
+    def cancel(self, number: int) -> None:
+        """Nobody waits for this request any longer."""
+        self._outbox.put(number)
+
+    def hear(self, take: Callable[[Frame], None]) -> None:
+        """Call `take` with each frame until the connection ends, for whatever reason."""
+        frames = FrameReader(self._connection)
+        try:
+            while (frame := frames.read()) is not None:
+                take(frame)
+        except FrameError as error:
+            _log.error("the connection to the process that owns the model is given up: %s", error)
+        except OSError:
+            pass  # it has ended
+        except Exception as error:
+            log_error(_log, logging.ERROR, "what came from the process that owns the model failed", error=error)
+        finally:
+            self.close()
+            self._sender.join()
+            self._connection.close()
+
+    def close(self) -> None:
+        """End the connection; `hear` returns."""
+        self._outbox.put(None)
+        with suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+
+    def _send(self) -> None:
+        try:
+            while (first := self._outbox.get()) is not None:
+                # Others that are about to ask do so first, and what they ask for goes along.
+                os.sched_yield()
+                things = [first]
+                while not self._outbox.empty():
+                    things.append(self._outbox.get_nowait())
+                send(self._connection, self._frames([thing for thing in things if thing is not None]))
+                if None in things:
+                    return
+        except OSError:
+            pass  # it has ended, which `hear` notices
+        except Exception as error:
+            log_error(_log, logging.ERROR, "nothing more can be sent to the process that owns the model", error=error)
+        finally:
+            with suppress(OSError):
+                self._connection.shutdown(socket.SHUT_RDWR)
+
+    def _frames(self, things: Sequence[Any]) -> list[Buffer]:
+        """A frame for each lane, then one for those that leave: a request cannot be withdrawn before it was made."""
+        by_lane: dict[Lane, list[Asked]] = {}
+        gone: list[int] = []
+        for thing in things:
+            if isinstance(thing, tuple):
+                by_lane.setdefault(thing[0], []).append(thing[1])
+            else:
+                gone.append(thing)
+        buffers: list[Buffer] = []
+        for lane, requests in by_lane.items():
+            for some in _portions(requests):
+                buffers += self._asked(lane, some)
+        return buffers + cancel(gone) if gone else buffers
+
+    def _asked(self, lane: Lane, requests: Sequence[Asked]) -> list[Buffer]:
+        try:
+            return ask(lane, requests)
+        except (Unsendable, FrameError) as error:
+            if len(requests) > 1:
+                return [buffer for request in requests for buffer in self._asked(lane, [request])]
+            fault = PredictionFailed("the rows cannot be sent to the process that owns the model (MODEL_SHARING)")
+            fault.__cause__ = error
+            self._on_refused(requests[0].number, fault)
+            return []
+
+
+def _portions(requests: Sequence[Asked]) -> list[list[Asked]]:
+    portions: list[list[Asked]] = []
+    rows = MAX_ROWS_PER_FRAME
+    for request in requests:
+        if rows + len(request.rows) > MAX_ROWS_PER_FRAME:
+            portions.append([])
+            rows = 0
+        portions[-1].append(request)
+        rows += len(request.rows)
+    return portions

@@ -1,0 +1,219 @@
+"""One front end, as the owner sees it: its rows are admitted as they come, and answered as they are done."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import socket
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+from service.batching.admission import Arrival
+from service.batching.faults import log_error
+from service.batching.one_shot import OneShotEvent
+from service.batching.tickets import Priority, Ticket
+from service.errors import JitneyError
+from service.sharing.asking import Asked, Lane, answer, asked
+from service.sharing.frames import Buffer, Frame, FrameError, FrameKind, FrameReader, encoded, send
+from service.sharing.values import Convert
+
+_log = logging.getLogger("jitney")
+
+# A front end that takes nothing for this long, seconds, is given up with all that it has asked for.
+SEND_S = 10.0
+
+# More requests of one front end at a time than its threads could wait for: whoever sends them is none.
+MAX_REQUESTS = 65_536
+
+
+class Door(Protocol):
+    """What of a `ThreadedBatcher` requests go through."""
+
+    def announce(self) -> Arrival: ...
+
+    def enter(
+        self,
+        rows: Sequence[Any],
+        timeout_s: float,
+        *,
+        done: OneShotEvent,
+        key: Any,
+        lengths: Sequence[int] | None = None,
+        priority: Priority = Priority.NORMAL,
+        arrival: Arrival | None = None,
+        request_id: str = "",
+    ) -> Ticket: ...
+
+    def leave(self, ticket: Ticket) -> None: ...
+
+
+class _Done(OneShotEvent):
+    """Hands a request that is over to the thread that sends answers, instead of waking a waiter."""
+
+    def __init__(self, outbox: queue.SimpleQueue[Any], number: int) -> None:
+        super().__init__()
+        self._outbox = outbox
+        self.number = number
+
+    def set(self) -> None:
+        """The outcome is known. *Thread:* any; it never waits."""
+        super().set()
+        self._outbox.put(self)
+
+
+class Peer:
+    """Serves one connection with two threads. None of them ever keeps the worker thread waiting.
+
+    The reader admits rows and withdraws them; the sender writes answers, and whatever `tell` is given, in groups. Where
+    the front end goes, or sends what it should not, its requests are withdrawn and `on_end(peer)` is called; other
+    front ends do not notice. How much can wait to be sent is bounded by what the front end has asked for.
+    """
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        door: Callable[[], Door],
+        key_of: Callable[[Lane], Any],
+        convert: Convert,
+        on_end: Callable[[Peer], None],
+    ) -> None:
+        self._connection = connection
+        self._door = door
+        self._key_of = key_of
+        self._convert = convert
+        self._on_end = on_end
+        # Of _Done, refusals (number, error), frames (lists of buffers), and None at the end.
+        self._outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        # The reader adds, the sender takes out; single operations on a dictionary are atomic.
+        self._inside: dict[int, Ticket] = {}
+        limit_s = struct.pack("ll", int(SEND_S), int(SEND_S % 1 * 1e6))
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit_s)
+        self._reader = threading.Thread(target=self._read, name="jitney-owner-reader", daemon=True)
+        self._sender = threading.Thread(target=self._send, name="jitney-owner-sender", daemon=True)
+
+    def __repr__(self) -> str:
+        return f"<Peer inside={len(self._inside)}>"
+
+    def start(self) -> None:
+        """Serve it from now on."""
+        self._sender.start()
+        self._reader.start()
+
+    def tell(self, kind: FrameKind, head: Any, parts: Sequence[Buffer] = ()) -> None:
+        """Send a frame of the owner's own. *Thread:* any; it never waits."""
+        self._outbox.put(encoded(kind, head, parts))
+
+    def close(self, timeout_s: float) -> None:
+        """Send what there is to send, and end the connection."""
+        self._outbox.put(None)
+        self._sender.join(timeout_s)
+        self._hang_up()
+        self._reader.join(timeout_s)
+
+    def _read(self) -> None:
+        frames = FrameReader(self._connection)
+        try:
+            while (frame := frames.read()) is not None:
+                self._take(frame)
+        except FrameError as error:
+            _log.error("a front end is disconnected: %s", error)
+        except OSError:
+            pass  # it has ended
+        except Exception as error:
+            log_error(_log, logging.ERROR, "a front end is disconnected", error=error)
+        finally:
+            self._hang_up()
+            for number in list(self._inside):
+                self._withdraw(number)
+            self._outbox.put(None)
+            self._sender.join(SEND_S)
+            self._connection.close()
+            self._on_end(self)
+
+    def _take(self, frame: Frame) -> None:
+        if frame.kind is FrameKind.ASK:
+            self._admit(*asked(frame))
+        elif frame.kind is FrameKind.CANCEL:
+            for number in frame.head:
+                self._withdraw(number)
+        else:
+            raise FrameError(f"a frame of kind {frame.kind.name} comes from the owner only")
+
+    def _admit(self, lane: Lane, requests: Sequence[Asked]) -> None:
+        """Admit what came in one frame; the eager policy waits until the last of it is inside."""
+        door, key = self._door(), self._key_of(lane)
+        arrival: Arrival | None = None
+        try:
+            for request in requests:
+                if len(self._inside) >= MAX_REQUESTS or request.number in self._inside:
+                    raise FrameError("more requests than a front end can have, or two of one number")
+                try:
+                    arrival = arrival or door.announce()
+                    self._enter(door, key, request)
+                except JitneyError as error:
+                    self._outbox.put((request.number, error))
+        finally:
+            if arrival is not None:
+                arrival.release()
+
+    def _enter(self, door: Door, key: Any, request: Asked) -> None:
+        done = _Done(self._outbox, request.number)
+        ticket = door.enter(
+            request.rows,
+            request.timeout_s,
+            done=done,
+            key=key,
+            lengths=request.lengths,
+            priority=request.priority,
+            request_id=request.request_id,
+        )
+        self._inside[request.number] = ticket
+        if done.is_set():
+            # It may have been answered before it was known here, and then the sender has passed over it.
+            self._outbox.put(done)
+
+    def _withdraw(self, number: int) -> None:
+        ticket = self._inside.pop(number, None)
+        if ticket is not None:
+            self._door().leave(ticket)
+
+    def _send(self) -> None:
+        try:
+            while (first := self._outbox.get()) is not None:
+                things = [first]
+                while not self._outbox.empty():
+                    things.append(self._outbox.get_nowait())
+                self._send_all([thing for thing in things if thing is not None])
+                if None in things:
+                    return
+        except OSError:
+            pass  # it has ended, or takes nothing; the reader sees to the rest
+        except Exception as error:
+            log_error(_log, logging.ERROR, "answers cannot be sent to a front end", error=error)
+        finally:
+            self._hang_up()
+
+    def _send_all(self, things: Sequence[Any]) -> None:
+        done: list[tuple[int, Ticket]] = []
+        refused: list[tuple[int, JitneyError]] = []
+        buffers: list[Buffer] = []
+        for thing in things:
+            if isinstance(thing, _Done):
+                ticket = self._inside.pop(thing.number, None)
+                if ticket is not None:
+                    self._door().leave(ticket)
+                    done.append((thing.number, ticket))
+            elif isinstance(thing, tuple):
+                refused.append(thing)
+            else:
+                buffers += thing
+        if done or refused:
+            buffers += answer(done, refused, self._convert)
+        send(self._connection, buffers)
+
+    def _hang_up(self) -> None:
+        with suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
