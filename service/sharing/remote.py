@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import queue
 import socket
 import threading
 import time
@@ -17,6 +16,7 @@ from loaders.handle import ModelHandle
 from service.batching import checks
 from service.batching.admission import Admission, Arrival, WorkerState
 from service.batching.batcher import BatcherStatus
+from service.batching.inbox import DrainedQueue
 from service.batching.tickets import Answer, BatchInfo, Priority, Ticket
 from service.batching.waiting import answer_of, named, wait_for
 from service.errors import Draining, JitneyError, NotReady, WorkerDead
@@ -88,7 +88,7 @@ class RemoteBatcher:
         self._heard = self._unserved
         self._batches_known: dict[int, None] = {}
         # Nobody waits for requests that are on their way to another process.
-        self._no_arrival = Admission(queue.Queue(), 1, counts_arrivals=False).announce()
+        self._no_arrival = Admission(DrainedQueue(), 1, counts_arrivals=False).announce()
         self._started = threading.Event()  # there is a model, or never will be one
         self._closing = threading.Event()
         # Guards the five below. `_pending`: requests without an answer; `_rows`: how many rows they have.
