@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,11 +28,15 @@ class CpuTimes:
 def cpu_times(port: int, proc: Path = Path("/proc")) -> CpuTimes | None:
     """Of the processes that listen on `port` and their descendants; None where none can be seen."""
     try:
-        holders = set(_holders(_listening(port, proc), proc))
+        return cpu_times_of(set(_holders(_listening(port, proc), proc)), proc)
     except OSError:
         return None
+
+
+def cpu_times_of(processes: Set[int], proc: Path = Path("/proc")) -> CpuTimes | None:
+    """Of these processes and their descendants; None where none can be seen. Raises OSError without a /proc."""
     stats = dict(_stats(proc))
-    family = {pid for pid in stats if holders & set(_ancestry(pid, stats))}
+    family = {pid for pid in stats if processes & set(_ancestry(pid, stats))}
     if not family:
         return None
     tick_s = 1 / os.sysconf("SC_CLK_TCK")

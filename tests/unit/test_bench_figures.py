@@ -21,7 +21,7 @@ from service.bench.pattern import Kind, Pattern
 from service.bench.report import as_data, as_lines
 from service.bench.result import Quantiles, result_of
 from service.bench.scraped import Histogram, Scrape
-from service.bench.server_cpu import cpu_times
+from service.bench.server_cpu import cpu_times, cpu_times_of
 from service.metrics.batches import BatchMetrics
 
 
@@ -150,6 +150,17 @@ def test_cpu_time_is_that_of_who_listens_and_of_its_children(tmp_path):
     assert times.since(times) == 0
     assert cpu_times(8001, tmp_path) is None
     assert cpu_times(8000, tmp_path / "none") is None
+
+
+def test_cpu_time_of_processes_that_are_known_is_theirs_and_that_of_their_children(tmp_path):
+    fake_process(tmp_path, 10, 1, 100)
+    fake_process(tmp_path, 11, 10, 200)
+    fake_process(tmp_path, 12, 11, 400)
+    fake_process(tmp_path, 13, 1, 800)
+    times = cpu_times_of({11}, tmp_path)
+    assert times is not None
+    assert {pid for pid, _ in times.seconds} == {11, 12}
+    assert cpu_times_of({99}, tmp_path) is None
 
 
 def measurement(counted: Scrape | None, cpu_s: float | None, *exchanges: Exchange, distinct: int = 2) -> Measurement:
