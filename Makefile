@@ -7,7 +7,7 @@ VENV := .venv
 DEMO := demo-models
 BIN := $(VENV)/bin
 
-.PHONY: setup serve demo test check bench-overhead format fuzz fault-run soak bench-schedulers bench bench-full clean
+.PHONY: setup serve demo test check bench-overhead format fuzz fault-run soak bench-schedulers bench-peers bench bench-full clean
 
 setup: $(VENV)/.installed-dev
 
@@ -49,6 +49,12 @@ bench-overhead: $(VENV)/.installed-dev
 bench-schedulers: $(VENV)/.installed-dev
 	$(BIN)/jitney demo --missing --into $(DEMO) sentiment
 	$(BIN)/python benchmark/compare_schedulers.py --models minilm $(DEMO)/sentiment
+
+# Jitney beside other servers: an environment for each below the user's cache folder, then some two hours of load. Packages
+# are fetched. PEERS holds options: make bench-peers PEERS='--peers jitney --merge'.
+PEERS ?=
+bench-peers: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmark.peers.compare $(PEERS)
 
 # Thousands of made-up requests for each operation of the API; takes hours.
 EXAMPLES ?= 2000

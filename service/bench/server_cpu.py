@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,11 +19,12 @@ _PARENT, _TICKS, _STARTED = 1, slice(11, 15), 19
 class CpuTimes:
     """Seconds, user and system, of all processes of a server.
 
-    A process that ends takes its time along to its parent, so that nothing is lost when workers are replaced. `roots`:
-    those without a parent among them, by id and start.
+    A process that ends takes its time along to its parent, so that nothing is lost when workers are replaced.
+    `processes`: by id and start; `roots`: those without a parent among them.
     """
 
     total_s: float
+    processes: frozenset[tuple[int, int]]
     roots: frozenset[tuple[int, int]]
 
     def since(self, earlier: CpuTimes) -> float | None:
@@ -34,16 +35,21 @@ class CpuTimes:
 def cpu_times(port: int, proc: Path = Path("/proc")) -> CpuTimes | None:
     """Of the processes that listen on `port` and their descendants; None where none can be seen."""
     try:
-        holders = set(_holders(_listening(port, proc), proc))
+        return cpu_times_of(set(_holders(_listening(port, proc), proc)), proc)
     except OSError:
         return None
+
+
+def cpu_times_of(processes: Set[int], proc: Path = Path("/proc")) -> CpuTimes | None:
+    """Of these processes and their descendants; None where none can be seen. Raises OSError without a /proc."""
     stats = dict(_stats(proc))
-    family = {pid for pid in stats if holders & set(_ancestry(pid, stats))}
+    family = {pid for pid in stats if processes & set(_ancestry(pid, stats))}
     if not family:
         return None
     ticks = sum(int(spent) for pid in family for spent in stats[pid][_TICKS])
-    roots = frozenset((pid, int(stats[pid][_STARTED])) for pid in family if int(stats[pid][_PARENT]) not in family)
-    return CpuTimes(ticks / os.sysconf("SC_CLK_TCK"), roots)
+    started = {pid: (pid, int(stats[pid][_STARTED])) for pid in family}
+    roots = frozenset(start for pid, start in started.items() if int(stats[pid][_PARENT]) not in family)
+    return CpuTimes(ticks / os.sysconf("SC_CLK_TCK"), frozenset(started.values()), roots)
 
 
 def _listening(port: int, proc: Path) -> set[str]:

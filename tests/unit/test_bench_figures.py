@@ -23,7 +23,7 @@ from service.bench.pattern import Kind, Pattern
 from service.bench.report import as_data, as_lines
 from service.bench.result import Quantiles, result_of
 from service.bench.scraped import Histogram, Scrape
-from service.bench.server_cpu import cpu_times
+from service.bench.server_cpu import cpu_times, cpu_times_of
 from service.metrics.batches import BatchMetrics
 
 
@@ -236,6 +236,17 @@ def test_of_a_server_that_was_started_again_no_time_is_known(tmp_path):
     assert before is not None
     assert after is not None
     assert after.since(before) is None
+
+
+def test_cpu_time_of_processes_that_are_known_is_theirs_and_that_of_their_children(tmp_path):
+    fake_process(tmp_path, 10, 1, 100)
+    fake_process(tmp_path, 11, 10, 200)
+    fake_process(tmp_path, 12, 11, 400)
+    fake_process(tmp_path, 13, 1, 800)
+    times = cpu_times_of({11}, tmp_path)
+    assert times is not None
+    assert {pid for pid, _ in times.processes} == {11, 12}
+    assert cpu_times_of({99}, tmp_path) is None
 
 
 def measurement(counted: Scrape | None, cpu_s: float | None, *exchanges: Exchange, distinct: int = 2) -> Measurement:

@@ -1,0 +1,64 @@
+"""Jitney as `jitney serve` starts it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import orjson
+
+from benchmark.peers.forms import Form, Numbers, as_it_is
+from benchmark.peers.models import model_for
+from benchmark.peers.peer import Launch, Peer
+
+ROOT = Path(__file__).parents[3]
+
+_PREDICT = "/predict"
+
+
+def _probabilities(content: bytes) -> Numbers:
+    return [float(value) for value in orjson.loads(content)["predictions"][0]]
+
+
+def _best_classes(content: bytes) -> Numbers:
+    best = orjson.loads(content)["predictions"][0]
+    return [*(float(one["label"]) for one in best), *(one["score"] for one in best)]
+
+
+def _command(_launch: Launch) -> list[str]:
+    return [sys.executable, "-m", "gunicorn", "-c", "python:service.gunicorn_config", "service:create_app()"]
+
+
+def _environ(launch: Launch) -> dict[str, str]:
+    workload = launch.workload
+    return {
+        "PYTHONPATH": str(ROOT),
+        "MODEL_PATH": str(model_for(workload.name, launch.models)),
+        "BIND": f"127.0.0.1:{launch.port}",
+        "BATCH_POLICY": "eager",
+        "SCHEDULER": "cost" if workload.name == "text" else "fifo",
+        "MAX_BATCH_SIZE": "32" if workload.name == "text" else str(workload.max_batch_size),
+        "MAX_BATCH_LATENCY_MS": str(workload.window_ms),
+        "LOG_LEVEL": "warning",
+    }
+
+
+PEER = Peer(
+    name="jitney",
+    title="**Jitney**",
+    packages=("jitney", "gunicorn", "gunicorn-h1c", "flask"),
+    tuning="`BATCH_POLICY=eager`; for texts `SCHEDULER=cost` with batches of up to 32; validation, metrics, deadlines, "
+    "admission and request ids are on, as ever",
+    forms={
+        "tabular": Form(
+            _PREDICT,
+            lambda row: orjson.dumps({"instances": [row], "parameters": {"proba": True}}),
+            _probabilities,
+        ),
+        "text": Form(_PREDICT, lambda text: orjson.dumps({"text": text}), _probabilities),
+        "picture": Form(_PREDICT, as_it_is, _best_classes, content_type="image/jpeg"),
+    },
+    command=_command,
+    has_own_packages=False,
+    environ=_environ,
+)
