@@ -14,6 +14,7 @@ from service.server.traffic import Traffic
 # How long, and how much, a connection that was answered for the last time is read on: to close it while the client
 # still sends would be a reset, which takes the answer along.
 LINGER_S = 2.0
+STOP_LINGER_S = 1.0  # where the end of the server waits for that
 LINGER_BYTES = 64 * 1024 * 1024
 
 _PIECE_BYTES = 256 * 1024
@@ -44,7 +45,7 @@ class Departures:
             self.end(conn)  # it is closed already
             return
         conn.state = State.LINGERING
-        conn.deadline = time.monotonic() + LINGER_S
+        conn.deadline = time.monotonic() + (STOP_LINGER_S if self._traffic.stops else LINGER_S)
         conn.left_bytes = LINGER_BYTES
         self._poller.arm(conn)
 
