@@ -7,12 +7,12 @@ every batch takes the same time. So a wait can be told in batches, and nothing d
 from __future__ import annotations
 
 import math
-import queue
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from service.batching.admission import Admission, Message, Signal, WorkerState
+from service.batching.inbox import DrainedQueue
 from service.batching.lanes import Lanes
 from service.batching.listeners import NullListener
 from service.batching.policy import BatchPolicy, Company
@@ -49,7 +49,7 @@ def token_cost(
 
     batch_s: how long each batch takes, seconds.
     """
-    inbox: queue.Queue[Message] = queue.Queue()
+    inbox: DrainedQueue[Message] = DrainedQueue()
     line = _Line(lengths, backlog_rows, batch_s)
     admission = Admission(inbox, backlog_rows, counts_arrivals=False, clock=line.clock)
     admission.advance(WorkerState.RUNNING)

@@ -60,7 +60,7 @@ def assert_clean(page: Window) -> None:
 
 
 def test_the_numbers_move_under_load(start, browse: Callable[[str], Window]) -> None:
-    server = start()
+    server = start(BATCH_POLICY="window")
     page = browse(server.url)
     page.open("/")
     page.wait(lambda: page.text("#state") == "ready")
@@ -88,7 +88,7 @@ def test_the_numbers_move_under_load(start, browse: Callable[[str], Window]) -> 
 
 
 def test_a_batch_tells_more_of_itself_to_the_keyboard_and_keeps_the_focus(start, browse) -> None:
-    server = start()
+    server = start(BATCH_POLICY="window")
     page = browse(server.url)
     for value in range(3):
         server.predict([0, value])

@@ -89,7 +89,7 @@ def test_what_misses_is_stepped_down_until_it_holds_or_nothing_is_left(start):
     def tried(slo_ms: float):
         curve = Curve.of({1: 0.03, 8: 0.03})
         return list(
-            attempts(advice, curve, slo_ms, bodies, same_server, duration_s=0.3, say=lambda _message, _fraction: None)
+            attempts(advice, curve, slo_ms, bodies, same_server, duration_s=1.0, say=lambda _message, _fraction: None)
         )
 
     missed = tried(slo_ms=10)
