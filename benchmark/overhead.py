@@ -1,12 +1,14 @@
 """What a request costs above Flask itself: `POST /predict` of an empty model beside a route that returns a constant.
 
-Both are called as WSGI apps, with no server around them, in one process and in turns: short blocks of requests, CPU
-time of all threads of the process. The least of many blocks is what the code costs; the median is what it costs among
-whatever else runs on the machine. Everything is switched on: validation, ids, metrics, admission, deadlines. One
-request at a time, so that nothing is shared among the rows of a batch.
+At first both are called as WSGI apps, with no server around them, in one process and in turns: short blocks of
+requests, CPU time of all threads of the process. The least of many blocks is what the code costs; the median is what it
+costs among whatever else runs on the machine. Everything is switched on: validation, ids, metrics, admission,
+deadlines. One request at a time, so that nothing is shared among the rows of a batch. This is measured twice: with the
+threads where the system puts them, and with all of them on one core in its batch class, where a thread that is woken
+does not push aside the one that woke it.
 
-Measured twice: with the threads where the system puts them, and with all of them on one core in its batch class, where
-a thread that is woken does not push aside the one that woke it.
+Then through gunicorn, in the worker class that Jitney brings: CPU time of all processes of the server, with one caller
+and with several, whose rows share batches. A change is judged by the ratios, which move less than the figures.
 
     python benchmark/overhead.py [--blocks 200] [--policy window] [--write benchmark/overhead.md]
 """
@@ -29,15 +31,12 @@ from typing import Any
 
 import numpy as np
 from flask import Flask
+from served_overhead import BARE, OURS, ROW, WIDTH, bare_app, our_app, through_gunicorn
 
-from loaders import ModelHandle
-from loaders.signature import TabularInput
-from service import Settings, create_app
+from service import Settings
 from service.prediction import PredictCall, predict
 from service.runtime import LaneKey, Runtime
 
-WIDTH = 64
-ROW = [round(number * 0.37, 2) for number in range(WIDTH)]
 BODY = json.dumps({"instances": [ROW]}).encode()
 
 # Short, so that some of many blocks run undisturbed.
@@ -45,27 +44,13 @@ CALLS_PER_BLOCK = 40
 WARM_UP_CALLS = 300
 START_WAIT_S = 10.0
 
-BARE, OURS = "bare Flask route", "POST /predict"
-
 Part = Callable[[], object]
 Figures = dict[str, list[float]]
 
 
-def bare_app() -> Flask:
-    """The least that Flask answers a POST with."""
-    app = Flask("bare")
-
-    @app.post("/predict")
-    def constant() -> bytes:
-        return b'{"predictions":[0]}'
-
-    return app
-
-
-def our_app(policy: str) -> Flask:
+def started_app(policy: str) -> Flask:
     """Jitney around a model that does nothing, started."""
-    model = ModelHandle.from_callable(lambda rows: [0] * len(rows), name="empty", input=TabularInput(width=WIDTH))
-    app = create_app(Settings(max_batch_latency_ms=0, batch_policy=policy), model_handle=model)
+    app = our_app(Settings(max_batch_latency_ms=0, batch_policy=policy))
     runtime: Runtime = app.extensions["jitney"]
     runtime.start()
     assert runtime.batcher().wait_started(START_WAIT_S)
@@ -159,10 +144,14 @@ def table(title: str, figures: Figures) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--blocks", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=5, help="through gunicorn, of each load")
+    parser.add_argument("--seconds", type=float, default=2.0, help="through gunicorn, of each load in each round")
     parser.add_argument("--policy", choices=["window", "eager"], default="window")
     parser.add_argument("--write", type=Path, help="write the tables there, too")
     arguments = parser.parse_args()
-    ours = our_app(arguments.policy)
+    # First of all: what this process starts later begins where this process has put itself.
+    served = through_gunicorn(arguments.rounds, arguments.seconds)
+    ours = started_app(arguments.policy)
     try:
         parts = parts_of(ours)
         tables = table("threads on any core", measure(parts, arguments.blocks))
@@ -176,9 +165,11 @@ def main() -> None:
         "",
         f"`python benchmark/overhead.py --blocks {arguments.blocks} --policy {arguments.policy}`: one request at a "
         f"time with a row of {WIDTH} numbers, empty model, MAX_BATCH_LATENCY_MS=0; {arguments.blocks} blocks of "
-        f"{CALLS_PER_BLOCK} requests in turns. {datetime.date.today()}, Python {platform.python_version()}, "
-        f"{os.cpu_count()} cores, {platform.machine()}.",
+        f"{CALLS_PER_BLOCK} requests in turns. Through gunicorn: default settings, medians of "
+        f"{arguments.rounds} rounds of {arguments.seconds:g} s. {datetime.date.today()}, Python "
+        f"{platform.python_version()}, {os.cpu_count()} cores, {platform.machine()}.",
         *tables,
+        *served,
     ]
     text = "\n".join(lines) + "\n"
     print(text)

@@ -34,3 +34,10 @@ def test_the_handover_benchmark_runs_and_reports_a_ratio():
     command = [sys.executable, "benchmark/handover.py", "--rounds", "1"]
     output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True).stdout
     assert re.search(r"Ratio of the medians: \d+\.\d\d\.", output)
+
+
+def test_the_overhead_benchmark_compares_in_process_and_through_gunicorn():
+    command = [sys.executable, "benchmark/overhead.py", "--blocks", "2", "--rounds", "1", "--seconds", "0.5"]
+    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert len(re.findall(r"^\| ratio \| \d+\.\d\d \| \d+\.\d\d \|$", output, re.MULTILINE)) == 3
+    assert re.search(r"^\| POST /predict \| [1-9]\d* \| [1-9]\d* \|$", output, re.MULTILINE)
