@@ -58,7 +58,7 @@ def made_up(name: str):
     return [row(variant=variant, x=load) for variant in ("eager", "window, 5 ms") for load in (10.0, 95.0)]
 
 
-PADDED = {"dynamic": 200.0, "dynamic, grouped": 300.0, "fixed, 128 words": 100.0}
+PADDED = {"dynamic": 200.0, "dynamic, grouped": 300.0, "dynamic, cost": 250.0, "fixed, 128 words": 100.0}
 
 NAMES = ["batching", "strategy", "batch_size", "queue_wait", "padding", "policy"]
 
@@ -199,13 +199,12 @@ def test_a_reason_is_given_where_all_windows_that_beat_eager_share_it():
     from comparisons import policy
 
     eager = row(variant="eager", x=95.0, p99=30.0)
-    larger = row(variant="window, 5 ms", x=95.0, p99=20.0)
-    larger = replace(
-        larger, mean_batch_size=2 * eager.mean_batch_size, cpu_ms_per_request=0.9 * eager.cpu_ms_per_request
-    )
-    assert "batches are larger" in policy.says([eager, larger])
-    dearer = replace(larger, variant="window, 9 ms", cpu_ms_per_request=2 * eager.cpu_ms_per_request)
-    assert "batches are larger" not in policy.says([eager, larger, dearer])
+    larger = replace(row(variant="window, 5 ms", x=95.0, p99=20.0), mean_batch_size=2 * eager.mean_batch_size)
+    cheaper = replace(larger, cpu_ms_per_request=0.9 * eager.cpu_ms_per_request)
+    assert "batches are larger: near" in policy.says([eager, larger])
+    assert "batches are larger, and at 95 % a request costs" in policy.says([eager, cheaper])
+    smaller = replace(larger, variant="window, 9 ms", mean_batch_size=0.5 * eager.mean_batch_size)
+    assert "batches are larger" not in policy.says([eager, cheaper, smaller])
 
 
 def test_the_document_has_figures_command_machine_and_faults():
