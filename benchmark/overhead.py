@@ -171,9 +171,9 @@ def main() -> None:
         *tables,
         *served,
         "",
-        "The ratio of the first table is the machine's too: what it costs to wake a thread on another core changes with",
-        "what else its host does. With all threads on one core, where `THREAD_PLACEMENT` puts them, nothing of that is",
-        "measured.",
+        "The ratio of the first table is the machine's too: what it costs to wake a thread on another core changes",
+        "with what else its host does. With all threads on one core, where `THREAD_PLACEMENT` puts them, nothing of",
+        "that is measured.",
     ]
     text = "\n".join(lines) + "\n"
     print(text)
