@@ -94,7 +94,7 @@ def _allowed(fault: str) -> str:
 
 def _resources(settings: Settings, values: GunicornValues, environ: dict[str, str]) -> Iterator[Finding]:
     yield from check_threads(settings, values)
-    yield check_workers(values)
+    yield check_workers(values, settings.model_sharing)
     yield check_native_threads(environ, cpu_count(), values.workers)
     yield check_placement(settings, len(allowed_cores()), values.workers)
     soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

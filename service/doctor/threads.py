@@ -8,7 +8,7 @@ from service.cpu_threads import POOL_VARIABLES
 from service.doctor.findings import Finding, error, ok, warning
 from service.doctor.gunicorn_values import GunicornValues
 from service.placement.rule import PlacementMode
-from service.settings import SPARE_THREADS, Settings
+from service.settings import SPARE_THREADS, ModelSharing, Settings
 
 # Files that a process has open beside its connections: libraries, the model, the log.
 _OTHER_FILES = 256
@@ -26,35 +26,30 @@ def check_threads(settings: Settings, values: GunicornValues) -> Iterator[Findin
         yield warning("THREADS", found, f"THREADS={least}")
     else:
         yield ok("THREADS", f"{threads} threads: two batches of {batch} rows, and {threads - 2 * batch} for the rest")
-    yield _queue(settings, threads)
+    yield _queue(settings)
     if settings.max_instances > queue:
         found = f"a request may have MAX_INSTANCES={settings.max_instances} rows, but the queue never has room for them"
         yield warning("MAX_INSTANCES", found, f"MAX_INSTANCES={queue}")
 
 
-def _queue(settings: Settings, threads: int) -> Finding:
+def _queue(settings: Settings) -> Finding:
     batch, queue = settings.max_batch_size, settings.max_queue_size
     if queue < batch:
         found = f"MAX_QUEUE_SIZE={queue} is less than MAX_BATCH_SIZE={batch}: no batch is ever full"
         return error("MAX_QUEUE_SIZE", found, f"MAX_QUEUE_SIZE={2 * batch}")
-    # Whoever chose a bound wants it to be met; the default one is for requests of many rows.
-    is_chosen = "max_queue_size" in settings.model_fields_set
-    reached = threads - SPARE_THREADS - batch
-    if is_chosen and queue > reached:
-        found = (
-            f"{threads} threads bring at most {threads} requests of one row: they never meet MAX_QUEUE_SIZE={queue}, "
-            "and more clients wait unseen instead of being told 429"
-        )
-        return warning("MAX_QUEUE_SIZE", found, f"THREADS={queue + batch + SPARE_THREADS}")
     return ok("MAX_QUEUE_SIZE", f"{queue} rows: room for {queue // batch} batches of {batch}")
 
 
-def check_workers(values: GunicornValues) -> Finding:
-    """Worker processes."""
+def check_workers(values: GunicornValues, sharing: ModelSharing = ModelSharing.COPY) -> Finding:
+    """Worker processes, and who owns the model."""
+    is_shared = sharing is ModelSharing.ONE
+    if values.workers > 1 and is_shared:
+        return ok("workers", f"{values.workers} front ends of one process that owns the model")
     if values.workers > 1:
         found = f"{values.workers} processes: each loads a whole model and batches only its own requests"
-        return warning("workers", found, "leave --workers out, unless there are as many devices")
-    return ok("workers", "one process owns the model")
+        return warning("workers", found, "one process (WEB_WORKERS, --workers), or MODEL_SHARING=one")
+    told = ", so that MODEL_SHARING=one changes nothing" if is_shared else ""
+    return ok("workers", f"one process owns the model{told}")
 
 
 def check_native_threads(environ: Mapping[str, str], cpus: int, workers: int) -> Finding:

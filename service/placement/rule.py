@@ -75,7 +75,10 @@ def _by_cost(costs: Collection[ModelCost | None], *, has_other_work: bool) -> Ch
         return _nowhere("the app has routes of its own, and nobody knows what those cost")
     measured = [cost for cost in costs if cost is not None]
     if not measured or len(measured) < len(costs):
-        return _nowhere("what a model costs was not measured at its warm-up")
+        return _nowhere(
+            "what a model costs was not measured at its warm-up (WARMUP=false, no row could be made up, or other "
+            "programs used the cores); THREAD_PLACEMENT=pin goes without"
+        )
     prepare = max((cost.prepare for cost in measured), key=lambda cost: cost.gil_free_s)
     if prepare.gil_free_s > FREE_PREPARATION_S:
         return _nowhere(f"preparation runs beside other threads for {prepare.gil_free_s * 1000:.2f} ms of a row")

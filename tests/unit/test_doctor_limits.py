@@ -16,7 +16,7 @@ from service.doctor.threads import (
     check_workers,
 )
 from service.doctor.timeouts import check_timeouts
-from service.settings import Settings
+from service.settings import ModelSharing, Settings
 
 OURS = "service.server.worker.Worker"
 CONFIG: dict[str, Any] = {
@@ -88,12 +88,11 @@ def test_what_cannot_work_is_an_error():
         ({}, 64, ["THREADS=72"]),
         ({"max_batch_size": 8}, 72, []),
         ({"max_queue_size": 16, "max_instances": 16}, 72, ["MAX_QUEUE_SIZE=64"]),
-        ({"max_queue_size": 64, "max_instances": 64}, 72, ["THREADS=104"]),
-        ({"max_queue_size": 64, "max_instances": 64}, 104, []),
+        ({"max_queue_size": 64, "max_instances": 64}, 72, []),  # requests that wait for a thread count too
         ({"max_queue_size": 512, "max_instances": 1024}, 600, ["MAX_INSTANCES=512"]),
     ],
 )
-def test_threads_fit_batches_and_the_queue_when_it_was_chosen(settings, threads, fixes):
+def test_threads_fit_batches_and_the_queue_holds_one(settings, threads, fixes):
     found = wrong(check_threads(Settings(**settings), values("--threads", str(threads))))
     assert [fix for _, fix in found] == fixes
 
@@ -101,6 +100,8 @@ def test_threads_fit_batches_and_the_queue_when_it_was_chosen(settings, threads,
 def test_a_second_process_loads_a_second_model():
     assert wrong([check_workers(values())]) == []
     assert [verdict for verdict, _ in wrong([check_workers(values("--workers", "2"))])] == ["warning"]
+    assert wrong([check_workers(values("--workers", "2"), ModelSharing.ONE)]) == []
+    assert "changes nothing" in check_workers(values(), ModelSharing.ONE).found
 
 
 @pytest.mark.parametrize(
