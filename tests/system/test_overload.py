@@ -305,10 +305,9 @@ def test_a_client_that_does_not_send_its_request_in_time_is_cut_off(start, gate)
         for client in bodies:
             client.send(request(row(1))[:-5])
         statuses = [client.answer()[0] for client in bodies]
-        # Some have a thread, which finds that there is no more of them, or that their time is up; the others need none
-        # to be told.
-        assert {408} < set(statuses) <= {400, 408, 504}
-        assert len(statuses) - statuses.count(408) <= THREADS // 2
+        # Those that have a thread by then find that there is no more of them, or that their time is up; the others need
+        # none to be told.
+        assert set(statuses) <= {400, 408, 504}
         for client in heads:
             client.socket.settimeout(10)
             status, body, response = client.answer()
