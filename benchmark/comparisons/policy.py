@@ -73,9 +73,12 @@ def says(rows: list[Row]) -> str:
 
 
 def _why(eager: dict[float, Row], better: list[Row]) -> str:
-    """What the windows that were better have in common; empty where that is nothing."""
+    """What the windows that were better have in common, and what may be the reason where that is nothing."""
     if not all(row.mean_batch_size > eager[row.x].mean_batch_size for row in better):
-        return ""
+        return (
+            " Not all of these windows have larger batches, so that it is not their size alone: a worker that leaves "
+            "as soon as it can may also take the interpreter from the threads that bring more rows."
+        )
     cheaper = [row for row in better if row.cpu_ms_per_request < eager[row.x].cpu_ms_per_request]
     told = ""
     if cheaper:
