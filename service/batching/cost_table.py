@@ -92,8 +92,10 @@ class CostTable:
 
     def known(self) -> list[tuple[int, int, float]]:
         """Rows, length and seconds of every cell that something is known of, smallest first; for people."""
-        places = [(2 ** (cell // LENGTH_CELLS), 2 ** (cell % LENGTH_CELLS)) for cell in sorted(self._known)]
-        return [(rows, length, float(self.seconds(rows, length))) for rows, length in places]
+        cells = np.array(sorted(self._known), dtype=np.intp)
+        rows, lengths = 2 ** (cells // LENGTH_CELLS), 2 ** (cells % LENGTH_CELLS)
+        # At once, as health checks ask for it and may come often.
+        return list(zip(rows.tolist(), lengths.tolist(), self.seconds(rows, lengths).tolist(), strict=True))
 
     def best_sizes(self) -> list[BestSize]:
         """For each length that something is known of, shortest first; for people. *Thread:* any."""

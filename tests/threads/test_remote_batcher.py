@@ -184,6 +184,15 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
+def with_one_in_the_model(pair: Both) -> Callers:
+    """Callers of which one has its row, 1, in the model; it stays there until the gate is released."""
+    pair.gate.release.clear()
+    callers = Callers()
+    callers.start(lambda: pair.ask(1))
+    assert pair.gate.started.acquire(timeout=GUARD_S)
+    return callers
+
+
 def test_every_caller_gets_its_own_answer_with_what_is_known_of_its_batch(both):
     pair = both()
     answers = all_at_once([lambda number=number: pair.ask(number, number + 0.5) for number in range(100, 140)])
@@ -218,10 +227,7 @@ def test_rows_of_several_front_ends_share_batches(both, place):
 
 def test_a_bad_row_fails_its_own_caller_with_the_class_and_words_of_the_batcher(both):
     pair = both()
-    pair.gate.release.clear()
-    callers = Callers()
-    callers.start(lambda: pair.ask(1))
-    assert pair.gate.started.acquire(timeout=GUARD_S)
+    callers = with_one_in_the_model(pair)
     callers.start(lambda: pair.ask(2, 13))
     callers.start(lambda: pair.ask(3))
     wait_until(lambda: pair.owner.batcher.queued == 3)
@@ -239,10 +245,7 @@ def test_a_wrong_number_of_results_is_the_owners_fault(both):
 
 def test_a_full_queue_is_the_owners_and_tells_when_to_come_again(both):
     pair = both(max_queue_size=2)
-    pair.gate.release.clear()
-    callers = Callers()
-    callers.start(lambda: pair.ask(1))
-    assert pair.gate.started.acquire(timeout=GUARD_S)
+    callers = with_one_in_the_model(pair)
     callers.start(lambda: pair.ask(2, 3))
     wait_until(lambda: pair.owner.batcher.queued == 2)
     with pytest.raises(QueueFull) as refused:
@@ -255,10 +258,7 @@ def test_a_full_queue_is_the_owners_and_tells_when_to_come_again(both):
 
 def test_a_deadline_is_noticed_here_and_the_rows_never_reach_the_model(both):
     pair = both()
-    pair.gate.release.clear()
-    callers = Callers()
-    callers.start(lambda: pair.ask(1))
-    assert pair.gate.started.acquire(timeout=GUARD_S)
+    callers = with_one_in_the_model(pair)
     with pytest.raises(DeadlineExceeded):
         pair.front.ask([np.array([2.0])], 0.05, key=pair.key)
     wait_until(lambda: pair.owner.batcher.queued == 0)
@@ -270,10 +270,7 @@ def test_a_deadline_is_noticed_here_and_the_rows_never_reach_the_model(both):
 
 def test_a_client_that_leaves_withdraws_its_rows(both):
     pair = both()
-    pair.gate.release.clear()
-    callers = Callers()
-    callers.start(lambda: pair.ask(1))
-    assert pair.gate.started.acquire(timeout=GUARD_S)
+    callers = with_one_in_the_model(pair)
     gone = threading.Event()
     callers.start(lambda: pair.ask(2, is_gone=gone.is_set))
     wait_until(lambda: pair.owner.batcher.queued == 1)
@@ -336,10 +333,7 @@ def test_the_end_of_a_front_end_withdraws_its_rows_alone(both, place):
 
 def test_close_waits_for_the_answers_and_takes_nothing_new(both):
     pair = both()
-    pair.gate.release.clear()
-    callers = Callers()
-    callers.start(lambda: pair.ask(1))
-    assert pair.gate.started.acquire(timeout=GUARD_S)
+    callers = with_one_in_the_model(pair)
     callers.start(lambda: pair.front.close(GUARD_S))
     wait_until(lambda: pair.front.status().state is WorkerState.DRAINING)
     with pytest.raises(Draining):
@@ -468,10 +462,7 @@ def test_an_answer_that_comes_before_the_request_is_known_is_sent(both):
 
 def test_a_result_that_has_no_form_fails_its_own_caller(both):
     pair = both()
-    pair.gate.release.clear()
-    callers = Callers()
-    callers.start(lambda: pair.ask(1))
-    assert pair.gate.started.acquire(timeout=GUARD_S)
+    callers = with_one_in_the_model(pair)
     callers.start(lambda: pair.ask(15))
     callers.start(lambda: pair.ask(3))
     wait_until(lambda: pair.owner.batcher.queued == 2)
