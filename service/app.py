@@ -13,6 +13,7 @@ from service.http import problems, status
 from service.http.application import JitneyFlask
 from service.http.hooks import Hooks
 from service.http.routes import blueprint
+from service.http.shortcut import Shortcut
 from service.metrics.batches import BatchMetrics
 from service.metrics.http import HttpMetrics
 from service.runtime import Runtime
@@ -84,6 +85,8 @@ def _install(app: Flask, settings: Settings, model_handle: ModelHandle | None, *
     if whole_app:
         app.register_error_handler(HTTPException, problems.from_http_exception)
         app.register_error_handler(Exception, problems.from_surprise)
+        # The very last, as it is to know what of the app is ours.
+        app.wsgi_app = Shortcut(app, runtime, settings, http_metrics)  # type: ignore[method-assign]
 
 
 def _traced(app: Flask, settings: Settings) -> Tracing | None:

@@ -16,13 +16,12 @@ from loaders.handle import ModelHandle
 from loaders.signature import ImageInput, InputSpec, TextInput
 from service.errors import Fault, InvalidInput, UnsupportedMedia
 from service.http.form import Part, read_parts
+from service.http.json import JSON
 from service.http.json_body import read_object
 from service.http.places import PlaceOf
 from service.http.read import read_body
 from service.prediction import PredictCall
 from service.settings import Settings
-
-_JSON = "application/json"
 
 # A form has one part per picture, and two fields beside them.
 _OTHER_FIELDS = ("model_version", "timeout_ms")
@@ -88,10 +87,10 @@ def read_call(request: Request, settings: Settings, expected: InputSpec | None =
     Raises MalformedBody, UnsupportedMedia, UnsupportedEncoding, InvalidInput or TooLarge.
     """
     # What nearly all send is told without taking the header apart.
-    is_json = request.environ.get("CONTENT_TYPE") == _JSON
-    mimetype = _JSON if is_json else request.mimetype.lower()
-    if mimetype == _JSON:
-        return read_object(read_body(request, settings), settings.max_instances, '{"instances": [...]}', call_of)
+    is_json = request.environ.get("CONTENT_TYPE") == JSON
+    mimetype = JSON if is_json else request.mimetype.lower()
+    if mimetype == JSON:
+        return read_json(read_body(request, settings), settings)
     if expected is not None:
         refuse_unless_image(expected)
     if mimetype == "multipart/form-data":
@@ -102,6 +101,11 @@ def read_call(request: Request, settings: Settings, expected: InputSpec | None =
     raise UnsupportedMedia(
         "taken are the Content-Types application/json, and for pictures multipart/form-data and image/*"
     )
+
+
+def read_json(data: bytes, settings: Settings) -> ReadCall:
+    """Read a JSON body; raises MalformedBody, InvalidInput or TooLarge."""
+    return read_object(data, settings.max_instances, '{"instances": [...]}', call_of)
 
 
 def call_of(document: dict[str, Any], reread: Callable[[], ReadCall] | None) -> ReadCall:

@@ -8,12 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from flask import Response
-
 from loaders.handle import ModelHandle
 from loaders.signature import InputSpec
-from service.http.blueprint import runtime
-from service.http.state import RequestState, current_request, state_in
+from service.http.state import RequestState, state_in
 from service.prediction import PredictCall, Prediction, admit, deadline_of, lease_model, predict
 from service.runtime import Runtime
 from service.settings import Settings
@@ -36,6 +33,10 @@ class Incoming(Protocol):
 
 
 T = TypeVar("T", bound=Incoming)
+R = TypeVar("R")
+
+# Reads the body of the request with this environ. What the model takes is told where only one can be meant.
+Receive = Callable[[dict[str, Any], Settings, InputSpec | None], T]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +49,21 @@ class Exchange(Generic[T]):
 
 
 def exchange(
+    environ: dict[str, Any],
+    here: Runtime,
     name: str | None,
     version: str | None,
-    receive: Callable[[Settings, InputSpec | None], T],
-    respond: Callable[[Exchange[T]], Response],
-) -> Response:
-    """The answer to this request, counted with those of its model, and with headers that tell how long each part took.
+    receive: Receive[T],
+    respond: Callable[[Exchange[T]], R],
+) -> R:
+    """The answer to the request with this environ, counted with those of its model.
 
-    name, version: those of the path, None for the default ones. receive: reads the body; what the model takes is told
-    to it where only one model can be meant. respond: writes the answer. No model is held while the body is read,
-    however slowly it comes.
+    How long its parts took is kept with its state. name, version: those of the path, None for the default ones. No
+    model is held while the body is read, however slowly it comes.
     A request that fails before its model is known counts for the one that its path names, if that is loaded.
     Raises what `receive`, `lease_model`, `predict` and `respond` raise.
     """
-    environ = current_request().environ
     state = state_in(environ)
-    here = runtime()
     try:
         done = _predicted(here, name, version, receive, environ, state)
         predicted_at = time.perf_counter()
@@ -85,7 +85,7 @@ def _predicted(
     here: Runtime,
     name: str | None,
     version: str | None,
-    receive: Callable[[Settings, InputSpec | None], T],
+    receive: Receive[T],
     environ: dict[str, Any],
     state: RequestState,
 ) -> Exchange[T]:
@@ -99,7 +99,7 @@ def _predicted(
         if (announced := environ.get(ANNOUNCED)) is not None:
             announced()
         expected = None if loaded is None or here.has_repository else loaded.input
-        incoming = receive(here.settings, expected)
+        incoming = receive(environ, here.settings, expected)
         deadline = deadline_of(here, entered_at, incoming.timeout_s)
         asked = incoming.model_version
         with lease_model(here, name, version, asked, deadline=deadline, arrival=arrival, is_gone=is_gone) as model:

@@ -106,14 +106,9 @@ class Hooks:
         return response
 
     def _add_headers(self, now: Request, state: RequestState, response: Response) -> None:
-        headers = response.headers
-        # Nobody has added these before, and looking for them first would cost more than all the rest.
-        headers.add("X-Request-ID", state.request_id(now.environ))
-        version = self._version(now, state)
-        if version is not None:
-            headers.add("X-Model-Version", version)
-        took_ms = (time.perf_counter() - state.started_at) * 1000
-        headers.add("Server-Timing", f"{state.phases}total;dur={took_ms:.3f}")
+        for name, value in own_headers(now.environ, state, self._version(now, state)):
+            # Nobody has added these before, and looking for them first would cost more than all the rest.
+            response.headers.add(name, value)
 
     def _version(self, now: Request, state: RequestState) -> str | None:
         """The version that answered, else the one that would."""
@@ -124,6 +119,16 @@ class Hooks:
 
     def _is_ours(self, now: Request, state: RequestState) -> bool:
         return self._whole_app or state.is_refused or _is_own_route(now)
+
+
+def own_headers(environ: dict[str, Any], state: RequestState, version: str | None) -> list[tuple[str, str]]:
+    """What each of our answers has beside its body's own headers. version: left out where it is not known."""
+    took_ms = (time.perf_counter() - state.started_at) * 1000
+    headers = [("X-Request-ID", state.request_id(environ))]
+    if version is not None:
+        headers.append(("X-Model-Version", version))
+    headers.append(("Server-Timing", f"{state.phases}total;dur={took_ms:.3f}"))
+    return headers
 
 
 def _asks_for_front_page(now: Request, refusal: NotFound | MethodNotAllowed) -> bool:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 
+JSON = "application/json"
+
+
 class JsonResponse(Response):
     """An answer that goes out as it is, where Werkzeug would find nothing left to work out."""
 
@@ -31,6 +34,11 @@ class JsonResponse(Response):
         return super().__call__(environ, start_response)
 
 
-def json_response(body: Any, status: int = 200, *, content_type: str = "application/json") -> Response:
+def to_json(body: Any) -> bytes:
     """`body` may hold NumPy arrays; float32 is written in its own shortest form."""
-    return JsonResponse(orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY), status, content_type=content_type)
+    return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def json_response(body: Any, status: int = 200, *, content_type: str = JSON) -> Response:
+    """An answer with that body, see `to_json`."""
+    return JsonResponse(to_json(body), status, content_type=content_type)

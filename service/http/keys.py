@@ -79,6 +79,11 @@ class Guard:
         self._known: dict[tuple[str, bool], Access] = {}
         self._rings = {access: KeyRing(filter(None, some)) for access, some in keys.items() if any(some)}
 
+    def admits_to_predict(self, environ: dict[str, Any]) -> bool:
+        """Whether a request with this environ may predict."""
+        ring = self._rings.get(Access.INFERENCE)
+        return ring is None or ring.opens(_presented(environ))
+
     def check(self, request: Request) -> None:
         """Raise Unauthorized or Forbidden for a request to one of Jitney's routes that must not get to its view."""
         if request.method == "OPTIONS":
@@ -89,7 +94,7 @@ class Guard:
             if access is Access.ADMIN:
                 raise Forbidden("loading and unloading models over HTTP is switched off; ADMIN_TOKEN switches it on")
             return
-        if not ring.opens(_presented(request)):
+        if not ring.opens(_presented(request.environ)):
             raise Unauthorized("a key is needed here, as Authorization: Bearer or X-API-Key; none that fits was sent")
 
     def _access(self, request: Request) -> Access:
@@ -111,10 +116,10 @@ def access_of(endpoint: str, *, reads: bool) -> Access:
     return Access.OPEN if reads else Access.INFERENCE
 
 
-def _presented(request: Request) -> list[str]:
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+def _presented(environ: dict[str, Any]) -> list[str]:
+    scheme, _, token = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
     bearer = [token.strip(" ")] if scheme.lower() == "bearer" else []
-    return [*bearer, request.headers.get("X-API-Key", "")]
+    return [*bearer, environ.get("HTTP_X_API_KEY", "")]
 
 
 def _digest(text: str) -> bytes:

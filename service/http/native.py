@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from flask import Response
+from flask import Request, Response
 
 from loaders.signature import InputSpec
-from service.http.blueprint import blueprint
+from service.http.blueprint import blueprint, runtime
 from service.http.body import ReadCall, read_call
 from service.http.exchange import Exchange, exchange
 from service.http.json import json_response
@@ -16,24 +18,40 @@ from service.http.state import current_request, state_in
 from service.prediction import Prediction
 from service.settings import Settings
 
+# In the environ of a request that somebody has dealt with already: gives its answer, or raises what went wrong.
+FINISH = "jitney.finish"
 
-@blueprint.post("/predict", **EXACT)
+PREDICT = "/predict"
+
+
+@blueprint.post(PREDICT, **EXACT)
 @blueprint.post("/models/<name>/predict", **EXACT)
 @blueprint.post("/models/<name>/versions/<version>/predict", **EXACT)
 def predict_route(name: str | None = None, version: str | None = None) -> Response:
     """One predict request."""
-    return exchange(name, version, _receive, _respond)
-
-
-def _receive(settings: Settings, expected: InputSpec | None) -> ReadCall:
     asked = current_request()
+    environ = asked.environ
+    finish: Callable[[], Response] | None = environ.pop(FINISH, None)
+    if finish is not None:
+        return finish()
+    return exchange(environ, runtime(), name, version, partial(_receive, asked), partial(_respond, asked))
+
+
+def _receive(asked: Request, environ: dict[str, Any], settings: Settings, expected: InputSpec | None) -> ReadCall:
     incoming = read_call(asked, settings, expected)
-    state_in(asked.environ).place_of = incoming.place_of
+    state_in(environ).place_of = incoming.place_of
     return incoming
 
 
-def _respond(done: Exchange[ReadCall]) -> Response:
-    asked = current_request()
+def _respond(asked: Request, done: Exchange[ReadCall]) -> Response:
+    body = answer_of(done)
+    if asked.query_string and asked.args.get("explain") == "1":
+        body["batch"] = explain(done.prediction)
+    return json_response(body)
+
+
+def answer_of(done: Exchange[ReadCall]) -> dict[str, Any]:
+    """The body of the answer."""
     prediction, single = done.prediction, done.incoming.single
     body: dict[str, Any] = {
         "predictions": prediction.predictions,
@@ -45,11 +63,9 @@ def _respond(done: Exchange[ReadCall]) -> Response:
         body["prediction"] = prediction.predictions[0]
     if prediction.classes is not None:
         body["classes"] = prediction.classes
-    if any(prediction.truncated):
+    if True in prediction.truncated:
         body["truncated"] = True if single else prediction.truncated
-    if asked.query_string and asked.args.get("explain") == "1":
-        body["batch"] = explain(prediction)
-    return json_response(body)
+    return body
 
 
 def explain(prediction: Prediction) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import IO
+from typing import IO, Any
 
 from flask import Request
 from werkzeug.exceptions import RequestEntityTooLarge
@@ -28,9 +28,8 @@ def read_body(request: Request, settings: Settings) -> bytes:
     encoding = encoding_of(environ.get("HTTP_CONTENT_ENCODING", ""))
     if request.__dict__.keys() & _READ_ALREADY:
         return _as_kept(request, encoding, settings.max_body_bytes)
-    length = environ.get("CONTENT_LENGTH", "")
-    if encoding == "identity" and length.isdecimal() and length.isascii() and int(length) <= settings.max_body_bytes:
-        return _of_known_length(environ["wsgi.input"], int(length))
+    if encoding == "identity" and (length := known_length(environ, settings.max_body_bytes)) is not None:
+        return read_whole(environ["wsgi.input"], length)
     # Of a body of unknown length Werkzeug refuses the read behind the last byte that is allowed, whether or not there
     # is more: with one byte on top, a body that just fits has its end before that.
     most = settings.max_body_bytes
@@ -61,8 +60,15 @@ def _as_kept(request: Request, encoding: str, max_bytes: int) -> bytes:
     return kept if encoding == "identity" else decompressed([kept], encoding, max_bytes)
 
 
-def _of_known_length(stream: IO[bytes], length: int) -> bytes:
-    """What most bodies are, read without the wrappers that the others need."""
+def known_length(environ: dict[str, Any], max_bytes: int) -> int | None:
+    """How long the body is, in bytes; None where that is not told, or is more than is read."""
+    text = environ.get("CONTENT_LENGTH", "")
+    length = int(text) if text.isdecimal() and text.isascii() else None
+    return None if length is None or length > max_bytes else length
+
+
+def read_whole(stream: IO[bytes], length: int) -> bytes:
+    """What most bodies are, read without the wrappers that the others need; raises MalformedBody."""
     try:
         data = stream.read(length)
         while len(data) < length and (more := stream.read(length - len(data))):

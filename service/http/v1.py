@@ -68,14 +68,14 @@ def v1_predict(name: str, version: str | None = None) -> Response:
     """Predict, as TensorFlow Serving's clients ask for it."""
     received: list[V1Call] = []
 
-    def receive(settings: Settings, _: InputSpec | None) -> V1Call:
+    def receive(environ: dict[str, Any], settings: Settings, _: InputSpec | None) -> V1Call:
         received.append(call := _read(settings))
         if call.columns is not None:
-            state_in(request.environ).place_of = place_in_only_input(call.columns)
+            state_in(environ).place_of = place_in_only_input(call.columns)
         return call
 
     try:
-        return exchange(name, version, receive, _respond)
+        return exchange(request.environ, runtime(), name, version, receive, _respond)
     except InvalidInput as error:
         if not received or received[0].columns is None or received[0].spec is None:
             raise

@@ -73,14 +73,15 @@ class HttpMetrics(PrometheusMetrics):  # type: ignore[misc]
         rule = request.url_rule
         route = _route(request) if rule is None else rule.rule
         method = method_label(request.method)
-        self._count(method, route, response.status_code, time.perf_counter() - started_at)
+        self.count_answer(method, route, response.status_code, time.perf_counter() - started_at)
         return method, route
 
     def count_unseen(self, method: str, status: int, seconds: float) -> None:
         """Count what was answered before the app could see it. method: its label."""
-        self._count(method, "unmatched", status, seconds)
+        self.count_answer(method, "unmatched", status, seconds)
 
-    def _count(self, method: str, route: str, status: int, seconds: float) -> None:
+    def count_answer(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count an answer under these labels, of which no part is a caller's own text."""
         labels = (method, route, str(status))
         series = self._series.get(labels)
         if series is None:

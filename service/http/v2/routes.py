@@ -165,8 +165,8 @@ def v2_infer(name: str, version: str | None = None) -> Response:
     """One inference request; its content type is not asked for, as the protocol's own client sends none."""
     received: list[_Body] = []
 
-    def receive(settings: Settings, _: InputSpec | None) -> _Body:
-        state_in(request.environ).place_of = place_of_row
+    def receive(environ: dict[str, Any], settings: Settings, _: InputSpec | None) -> _Body:
+        state_in(environ).place_of = place_of_row
         body = _Body(read_body(request, settings), settings)
         if runtime().peek(name, version) is None:  # it is to be loaded first: not for garbage, nor beyond the deadline
             most = settings.max_instances
@@ -175,7 +175,7 @@ def v2_infer(name: str, version: str | None = None) -> Response:
         return body
 
     try:
-        return exchange(name, version, receive, _respond)
+        return exchange(request.environ, runtime(), name, version, receive, _respond)
     except InvalidInput as error:
         if not received or received[0].spec is None:
             raise

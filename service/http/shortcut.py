@@ -1,0 +1,168 @@
+"""The short way of a predict request: past Flask's own machinery, where nobody could tell the difference."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from flask import (
+    Flask,
+    Request,
+    Response,
+    appcontext_popped,
+    appcontext_pushed,
+    appcontext_tearing_down,
+    request_finished,
+    request_started,
+    request_tearing_down,
+)
+
+from loaders.signature import InputSpec
+from service.http.blueprint import warn_if_alone
+from service.http.body import ReadCall, read_json
+from service.http.compression import MIN_BYTES
+from service.http.exchange import Exchange, exchange
+from service.http.hooks import own_headers
+from service.http.json import JSON, JsonResponse, to_json
+from service.http.keys import Guard
+from service.http.native import FINISH, PREDICT, answer_of, predict_route
+from service.http.paths import OWN_ENDPOINTS
+from service.http.read import known_length, read_whole
+from service.http.request_log import log_answer
+from service.http.state import state_in
+from service.metrics.http import HttpMetrics
+from service.runtime import Runtime
+from service.settings import Settings
+from service.wsgi_environ import AHEAD
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+    WSGIApp = Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]
+
+_ENDPOINT = f"{OWN_ENDPOINTS}{predict_route.__name__}"
+
+# Whoever listens to one of these expects it of each request.
+_SIGNALS = (
+    request_started,
+    request_finished,
+    request_tearing_down,
+    appcontext_pushed,
+    appcontext_popped,
+    appcontext_tearing_down,
+)
+
+# In the environ of a request whose context somebody wants to see, as a test does.
+_CONTEXT_WANTED = "werkzeug.debug.preserve_context"
+
+
+class Shortcut:
+    """WSGI middleware around Flask that answers `POST /predict` with a JSON body by itself.
+
+    Of what Flask does for such a request nothing shows in the answer. Where something might, Flask serves it: when the
+    app has got hooks, listeners to signals, a view or a session of its own, when the request has a query or an
+    encoding, or its key does not fit. What goes wrong on the way, and an answer long enough to be compressed, are
+    handed to Flask's view to finish, so that there is one place for each.
+
+    *Thread:* any; it is made when everything of ours has been registered.
+    """
+
+    def __init__(self, app: Flask, runtime: Runtime, settings: Settings, metrics: HttpMetrics) -> None:
+        self._flask: WSGIApp = app.wsgi_app
+        self._app = app
+        self._runtime = runtime
+        self._max_bytes = settings.max_body_bytes
+        self._metrics = metrics
+        self._guard = Guard(settings)
+        self._is_open = not settings.cors_origins and runtime.tracing is None
+        self._session_interface = app.session_interface
+        self._registered = [(kept, _copy(kept)) for kept in _hooks(app)]
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer a request."""
+        if environ["REQUEST_METHOD"] != "POST" or environ["PATH_INFO"] != PREDICT or not self._may_answer(environ):
+            return self._flask(environ, start_response)
+        try:
+            here = self._runtime
+            if here.ensure_started():
+                warn_if_alone(environ)
+            body = exchange(environ, here, None, None, self._receive, _respond)
+        except Exception as error:
+            environ[FINISH] = partial(_raise, error)
+        else:
+            if len(body) < MIN_BYTES:
+                return self._answer(environ, start_response, body)
+            environ[FINISH] = partial(JsonResponse, body, content_type=JSON)
+        return self._flask(environ, start_response)
+
+    def _may_answer(self, environ: WSGIEnvironment) -> bool:
+        return (
+            self._is_open
+            and environ.get("CONTENT_TYPE") == JSON
+            and not environ.get("QUERY_STRING")
+            and "HTTP_CONTENT_ENCODING" not in environ
+            and AHEAD not in environ
+            and _CONTEXT_WANTED not in environ
+            and known_length(environ, self._max_bytes) is not None
+            and self._is_as_made()
+            and self._guard.admits_to_predict(environ)
+        )
+
+    def _is_as_made(self) -> bool:
+        """Whether nobody has added to the app what is to see each request."""
+        app = self._app
+        for signal in _SIGNALS:
+            if signal.receivers:
+                return False
+        for kept, then in self._registered:
+            if kept != then:
+                return False
+        return (
+            app.view_functions.get(_ENDPOINT) is predict_route
+            and app.session_interface is self._session_interface
+            and app.request_class is Request
+            and not app.config["TRUSTED_HOSTS"]
+            and not app.config["SERVER_NAME"]
+        )
+
+    @staticmethod
+    def _receive(environ: dict[str, Any], settings: Settings, _: InputSpec | None) -> ReadCall:
+        length = known_length(environ, settings.max_body_bytes)
+        assert length is not None
+        incoming = read_json(read_whole(environ["wsgi.input"], length), settings)
+        state_in(environ).place_of = incoming.place_of
+        return incoming
+
+    def _answer(self, environ: WSGIEnvironment, start_response: StartResponse, body: bytes) -> Iterable[bytes]:
+        state = state_in(environ)
+        version = None if state.model is None else state.model.version
+        headers = [("Content-Type", JSON), ("Content-Length", str(len(body))), *own_headers(environ, state, version)]
+        self._metrics.count_answer("POST", PREDICT, 200, time.perf_counter() - state.started_at)
+        log_answer(environ, state, method="POST", route=PREDICT, status=200, request_id=state.request_id(environ))
+        start_response("200 OK", headers)
+        return [body]
+
+
+def _hooks(app: Flask) -> list[Any]:
+    """Where Flask keeps the functions that it calls for each request."""
+    return [
+        app.before_request_funcs,
+        app.after_request_funcs,
+        app.teardown_request_funcs,
+        app.teardown_appcontext_funcs,
+        app.url_value_preprocessors,
+    ]
+
+
+def _copy(kept: Any) -> Any:
+    return {scope: list(functions) for scope, functions in kept.items()} if isinstance(kept, dict) else list(kept)
+
+
+def _respond(done: Exchange[ReadCall]) -> bytes:
+    return to_json(answer_of(done))
+
+
+def _raise(error: Exception) -> Response:
+    raise error
