@@ -223,7 +223,16 @@ def _refuse(raw: Any) -> Any:
 
 
 # What most models give, told at once.
-_PLAIN: dict[type, Callable[[Any], Any]] = {float: _from_float, int: _from_int, str: _from_str}
+_PLAIN: dict[type, Callable[[Any], Any]] = {
+    float: _from_float,
+    np.float32: _from_float,
+    np.float64: _from_float,
+    int: _from_int,
+    np.int32: _from_int,
+    np.int64: _from_int,
+    str: _from_str,
+    np.str_: _from_str,
+}
 
 # bool before int, because True is an int, and timedelta64 too, because NumPy counts it among the integers.
 _SCALARS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (

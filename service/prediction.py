@@ -240,6 +240,8 @@ def _ask(
 def _accepted(call: PredictCall, model: ModelHandle) -> tuple[tuple[str, str, Any], ...]:
     """The parameters as part of a lane's key; raises InvalidInput for one that the model does not take."""
     parameters = call.parameters
+    if not parameters:
+        return ()
     if call.reread is not None:
         raise_if_rounded(parameters.values())
     faults = []

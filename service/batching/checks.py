@@ -32,6 +32,8 @@ def seconds(name: str, value: Any) -> float:
 
 def patience(name: str, value: Any) -> float:
     """How long a caller wants to wait, seconds; below 0 it does not wait at all. Raises ValueError."""
+    if type(value) is float and value == value:  # told at once: to ask for a Real takes longer than to admit a row
+        return value
     if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(value):
         raise ValueError(f"{name} must be a number of seconds, not {value!r}")
     return float(value)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from loaders.handle import ModelHandle
 from loaders.signature import InputSpec
@@ -39,8 +38,7 @@ R = TypeVar("R")
 Receive = Callable[[dict[str, Any], Settings, InputSpec | None], T]
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange(Generic[T]):
+class Exchange(NamedTuple, Generic[T]):
     """What came and what became of it. `latency_ms`: since the request came."""
 
     incoming: T

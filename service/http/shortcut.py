@@ -129,9 +129,7 @@ class Shortcut:
 
     @staticmethod
     def _receive(environ: dict[str, Any], settings: Settings, _: InputSpec | None) -> ReadCall:
-        length = known_length(environ, settings.max_body_bytes)
-        assert length is not None
-        incoming = read_json(read_whole(environ["wsgi.input"], length), settings)
+        incoming = read_json(read_whole(environ["wsgi.input"], int(environ["CONTENT_LENGTH"])), settings)
         state_in(environ).place_of = incoming.place_of
         return incoming
 

@@ -53,16 +53,17 @@ def prepare(
     `service.inputs.prepare`.
     Raises InvalidInput with the row and column of what is wrong.
     """
-    places = _Places(spec.columns, instances)
+    sent = instances
     if spec.columns is not None and any(type(row) is dict for row in instances):
         instances = _in_column_order(spec.columns, instances)
     width = _width(spec, instances)
-    raise_if_any(_shape_faults(spec, instances, width))
+    if not (len(instances) == 1 and type(instances[0]) is list and len(instances[0]) == width > 0):  # as most are
+        raise_if_any(_shape_faults(spec, instances, width))
     if spec.dtype == "object":
         instances = _as_lists(instances, allow_null=spec.allow_null)
         if may_be_rounded:
             raise_if_rounded(chain.from_iterable(instances))
-        raise_if_any(_value_faults(spec, instances, column_types or (None,) * width, places))
+        raise_if_any(_value_faults(spec, instances, column_types or (None,) * width, _Places(spec.columns, sent)))
         return [PreparedRow(tuple(row), shape_key=("o", width)) for row in instances]
 
     # One array for all rows costs a fraction of one for each; the rows are views that share it.
@@ -70,11 +71,12 @@ def prepare(
     array = to_array(_joined(instances), dtype, allow_null=spec.allow_null, may_be_rounded=may_be_rounded)
     if array is None:
         rows = _as_lists(instances, allow_null=spec.allow_null)
-        raise_if_any(_number_faults(spec, rows, dtype, places))
+        raise_if_any(_number_faults(spec, rows, dtype, _Places(spec.columns, sent)))
         raise AssertionError("a row was refused without a fault")
     array = array.reshape(len(instances), width)
     if spec.without_null and np.isnan(array[:, spec.without_null]).any():
-        raise_if_any(_number_faults(spec, _as_lists(list(array), allow_null=True), dtype, places))
+        rows = _as_lists(list(array), allow_null=True)
+        raise_if_any(_number_faults(spec, rows, dtype, _Places(spec.columns, sent)))
     key = ("f", width)
     return [PreparedRow(row, shape_key=key) for row in array]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
 
@@ -63,7 +62,7 @@ class LoadedModels:
         self._capacity = capacity
         self._default_name: str | None = None
         self._current: dict[str, str] = {}
-        self._leases: Counter[ModelHandle] = Counter()
+        self._leases: dict[ModelHandle, int] = {}
 
     def __repr__(self) -> str:
         return f"<LoadedModels {self._cache!r} current={self._current} retired={len(self._retired)}>"
@@ -103,16 +102,16 @@ class LoadedModels:
             model = self._cache.get((name, version or self._current.get(name, "")))
             if model is None:
                 return None
-            self._leases[model] += 1
+            self._leases[model] = self._leases.get(model, 0) + 1
             return Lease(self, model)
 
     def end_lease(self, model: ModelHandle) -> None:
         """A request is done with a model."""
         with self._lock:
-            self._leases[model] -= 1
-            unused = self._leases[model] == 0
-            if unused:
-                del self._leases[model]
+            left = self._leases.pop(model) - 1
+            unused = left == 0
+            if not unused:
+                self._leases[model] = left
             is_last = unused and model in self._retired
         if is_last:
             self._on_unused()

@@ -44,8 +44,10 @@ class Poller:
         self._armed[conn.fd] = conn  # before the event can come
         arm = self._epoll.modify if conn.is_registered else self._epoll.register
         conn.is_registered = True
-        with suppress(OSError):  # whoever has claimed it since has closed it
+        try:  # and not `suppress`, which takes as long as the call
             arm(conn.fd, events)
+        except OSError:
+            return  # whoever has claimed it since has closed it
 
     def claim(self, conn: Connection) -> bool:
         """Take a connection that is armed; False where somebody else has been faster, or nobody had armed it."""
