@@ -43,6 +43,8 @@ def row_lengths(lengths: Sequence[Any], rows: int) -> list[int]:
     """The lengths of `rows` rows, tokens; raises ValueError that names the first wrong one."""
     if len(lengths) != rows:
         raise ValueError(f"lengths must be as many as rows: {len(lengths)} for {rows} rows")
+    if rows == 1 and type(only := lengths[0]) is int and 1 <= only <= sys.maxsize:  # as most are, told at once
+        return [only]
     if set(map(type, lengths)) == {int} and min(lengths) >= 1 and max(lengths) <= sys.maxsize:
         return list(lengths)
     return [whole(f"lengths[{index}]", length) for index, length in enumerate(lengths)]

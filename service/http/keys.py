@@ -78,10 +78,11 @@ class Guard:
         }
         self._known: dict[tuple[str, bool], Access] = {}
         self._rings = {access: KeyRing(filter(None, some)) for access, some in keys.items() if any(some)}
+        self._inference = self._rings.get(Access.INFERENCE)
 
     def admits_to_predict(self, environ: dict[str, Any]) -> bool:
         """Whether a request with this environ may predict."""
-        ring = self._rings.get(Access.INFERENCE)
+        ring = self._inference
         return ring is None or ring.opens(_presented(environ))
 
     def check(self, request: Request) -> None:

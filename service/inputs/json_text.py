@@ -49,7 +49,7 @@ def refuse_if_costly(data: bytes, max_instances: int) -> None:
 
     It need not be JSON. What passes may be refused later all the same.
     """
-    if data.count(b'"') // 2 + data.count(b"[") + data.count(b"{") <= _FREE_OBJECTS:
+    if len(data) <= _FREE_OBJECTS or data.count(b'"') // 2 + data.count(b"[") + data.count(b"{") <= _FREE_OBJECTS:
         return
     shape = shape_of(data)
     if shape.depth > MAX_DEPTH:

@@ -18,6 +18,10 @@ from gunicorn.util import hop_headers
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType]
 
+# Whether an answer with this status has no length, and whether it has no body; of statuses that an app has used.
+_known_statuses: dict[str, tuple[bool, bool]] = {}
+_MOST_KNOWN_STATUSES = 1000
+
 # Names that an app has used, so that each is looked at once: name -> in small letters. More would be made up.
 _known_names: dict[str, str] = {}
 _MOST_KNOWN_NAMES = 1000
@@ -94,13 +98,10 @@ class Answer:
                 raise exc_info[1].with_traceback(exc_info[2])
         elif self.status is not None:
             raise AssertionError("start_response was called twice, and without exc_info")
-        if STATUS_RE.fullmatch(status) is None:
-            raise ValueError("the status is none")
+        has_no_length, has_no_body = _known_statuses.get(status) or _judged(status)
         self.headers, self._length, self._upgrades = self._checked(headers)
         self.status = status
-        code = int(status[:3])
-        has_no_length = code < 200 or code == 204
-        self._omits_body = self._method == "HEAD" or has_no_length or code == 304
+        self._omits_body = has_no_body or self._method == "HEAD"
         if has_no_length and self._length is not None:
             self.headers = [(name, value) for name, value in self.headers if name.lower() != "content-length"]
             self._length = None
@@ -140,6 +141,10 @@ class Answer:
 
     def send(self, iterable: Iterable[bytes]) -> None:
         """Send all of the body. What is there as a whole goes out with the head, in one piece."""
+        if type(iterable) is list and len(iterable) == 1 and self._is_all(body := iterable[0]):
+            self.sent = len(body)
+            self._emit(body, is_last=True)
+            return
         if isinstance(iterable, (list, tuple)):
             self._emit(b"".join([self._framed(item) for item in iterable]) + self._end(), is_last=True)
             return
@@ -150,6 +155,10 @@ class Answer:
         end = self._end()
         if end or not self._head_is_sent:
             self._emit(end, is_last=True)
+
+    def _is_all(self, body: bytes) -> bool:
+        """Whether this is the whole of a body whose length was announced, as most are: it goes out as it is."""
+        return type(body) is bytes and len(body) == self._length and not self.sent and not self._omits_body
 
     def _framed(self, data: bytes) -> bytes:
         """`data` as it goes out: not more than was announced, and nothing where nothing may follow the head."""
@@ -226,6 +235,18 @@ class Answer:
             lines.append(f"{name}: {value.strip()}\r\n")
         self.unsent = self._sent("".join([*lines, "\r\n"]).encode("latin-1"))
         self.wait_until_sent()
+
+
+def _judged(status: str) -> tuple[bool, bool]:
+    """What `_known_statuses` has of it; raises ValueError for what is none."""
+    if STATUS_RE.fullmatch(status) is None:
+        raise ValueError("the status is none")
+    code = int(status[:3])
+    has_no_length = code < 200 or code == 204
+    judged = has_no_length, has_no_length or code == 304
+    if len(_known_statuses) < _MOST_KNOWN_STATUSES:
+        _known_statuses[status] = judged
+    return judged
 
 
 def _checked_name(name: str) -> str:

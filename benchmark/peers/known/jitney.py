@@ -38,7 +38,8 @@ def _environ(launch: Launch) -> dict[str, str]:
         "BATCH_POLICY": "eager",
         "SCHEDULER": "cost" if workload.name == "text" else "fifo",
         "MAX_BATCH_SIZE": "32" if workload.name == "text" else str(workload.max_batch_size),
-        "MAX_BATCH_LATENCY_MS": str(workload.window_ms),
+        # The most that a free worker waits for requests that are being read; it waits for nothing else.
+        "MAX_BATCH_LATENCY_MS": "10",
         "LOG_LEVEL": "warning",
     }
 
@@ -47,8 +48,8 @@ PEER = Peer(
     name="jitney",
     title="**Jitney**",
     packages=("jitney", "gunicorn", "gunicorn-h1c", "flask"),
-    tuning="`BATCH_POLICY=eager`; for texts `SCHEDULER=cost` with batches of up to 32; validation, metrics, deadlines, "
-    "admission and request ids are on, as ever",
+    tuning="`BATCH_POLICY=eager` with `MAX_BATCH_LATENCY_MS=10`; for texts `SCHEDULER=cost` with batches of up to 32; "
+    "validation, metrics, deadlines, admission and request ids are on, as ever",
     forms={
         "tabular": Form(
             _PREDICT,
