@@ -232,6 +232,7 @@ _PLAIN: dict[type, Callable[[Any], Any]] = {
     np.int64: _from_int,
     str: _from_str,
     np.str_: _from_str,
+    np.ndarray: lambda raw: _from_array(raw, 0),
 }
 
 # bool before int, because True is an int, and timedelta64 too, because NumPy counts it among the integers.

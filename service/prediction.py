@@ -245,6 +245,7 @@ def _accepted(call: PredictCall, model: ModelHandle) -> tuple[tuple[str, str, An
     if call.reread is not None:
         raise_if_rounded(parameters.values())
     faults = []
+    taken = []
     for name, value in parameters.items():
         if name not in model.parameters:
             known = ", ".join(sorted(model.parameters)) or "none"
@@ -254,10 +255,12 @@ def _accepted(call: PredictCall, model: ModelHandle) -> tuple[tuple[str, str, An
             faults.append(Fault(f"parameters.{name}", "must be a string, a number or a boolean"))
         elif name == "proba" and not isinstance(value, bool):
             faults.append(Fault("parameters.proba", "must be true or false"))
+        else:
+            taken.append((name, _distinct(value), value))
     if faults:
         refuse_if_deep(parameters, MAX_DEPTH - 1)
         raise InvalidInput(*faults)
-    return tuple(sorted((name, _distinct(value), value) for name, value in parameters.items()))
+    return tuple(sorted(taken) if len(taken) > 1 else taken)
 
 
 def _distinct(value: Any) -> str:

@@ -114,9 +114,10 @@ def call_of(document: dict[str, Any], reread: Callable[[], ReadCall] | None) -> 
         # Judged here, because a key is part of the input and is not to be repeated; nor is one fault for each needed.
         raise InvalidInput.at("", f"the body has a key that is none of {', '.join(PredictBody.model_fields)}")
     instances = document.get("instances")
-    if len(document) == 1 and type(instances) is list:
+    parameters = document.get("parameters", {})
+    if type(instances) is list and type(parameters) is dict and len(document) == 1 + ("parameters" in document):
         # What most send: of this much the model of the body has nothing to say.
-        return ReadCall(PredictCall(instances, reread=_call_of(reread)), single=False)
+        return ReadCall(PredictCall(instances, parameters=parameters, reread=_call_of(reread)), single=False)
     try:
         body = PredictBody.model_validate(document)
     except ValidationError as error:

@@ -83,7 +83,8 @@ class Serving:
     def _serve_plain(self, conn: Connection) -> bytes:
         """All of the request is here; returns what has come behind it."""
         environ, arrived, head_bytes, needed_bytes = conn.environ, conn.arrived, conn.head_bytes, conn.needed_bytes
-        assert environ is not None and needed_bytes is not None
+        assert environ is not None
+        assert needed_bytes is not None
         rest = bytes(arrived[needed_bytes:]) if len(arrived) > needed_bytes else b""
         with memoryview(arrived) as view:
             environ["wsgi.input"] = BytesIO(view[head_bytes:needed_bytes])
