@@ -8,7 +8,8 @@ threads where the system puts them, and with all of them on one core in its batc
 does not push aside the one that woke it.
 
 Then through gunicorn, in the worker class that Jitney brings: CPU time of all processes of the server, with one caller
-and with several, whose rows share batches. A change is judged by the ratios, which move less than the figures.
+and with several, whose rows share batches. A change is judged by the ratios, which move less than the figures. What the
+worker class adds to the app is measured on one thread, over a loopback connection.
 
     python benchmark/overhead.py [--blocks 200] [--policy window] [--write benchmark/overhead.md]
 """
@@ -32,6 +33,7 @@ from typing import Any
 import numpy as np
 from flask import Flask
 from served_overhead import BARE, OURS, ROW, WIDTH, bare_app, our_app, through_gunicorn
+from server_part import SERVER, SYSTEM_CALLS, ServerPart
 
 from service import Settings
 from service.prediction import PredictCall, predict
@@ -121,6 +123,19 @@ def measure(parts: dict[str, Part], blocks: int) -> Figures:
     return figures
 
 
+def of_server(blocks: int) -> list[str]:
+    """A table of what the worker class adds; on Linux, where it serves."""
+    with ServerPart(BODY) as server:
+        figures = measure({SERVER: server.request}, blocks)
+        figures |= measure({SYSTEM_CALLS: server.system_calls()}, blocks)
+    return [
+        "",
+        "| of the server, without threads | CPU µs per request, least | median |",
+        "|---|---|---|",
+        *(f"| {name} | {min(values):.1f} | {statistics.median(values):.1f} |" for name, values in figures.items()),
+    ]
+
+
 def on_one_core() -> None:
     """Put every thread of this process on one core, in the batch class."""
     core = min(os.sched_getaffinity(0))
@@ -158,6 +173,7 @@ def main() -> None:
         if hasattr(os, "sched_setaffinity"):
             on_one_core()
             tables += table("threads on one core", measure(parts, arguments.blocks))
+            tables += of_server(arguments.blocks)
     finally:
         ours.extensions["jitney"].close()
     lines = [
