@@ -25,7 +25,7 @@ JOBS ?= 2
 PYTEST := $(BIN)/coverage run -m pytest
 test: check
 	$(BIN)/coverage erase
-	$(PYTEST) --numprocesses $(JOBS) --dist loadfile || { test $$? -eq 1 && $(PYTEST) --last-failed --last-failed-no-failures none; }
+	$(PYTEST) --numprocesses $(JOBS) --dist loadfile --durations 20 || { test $$? -eq 1 && $(PYTEST) --last-failed --last-failed-no-failures none; }
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 
