@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flask import (
     Flask,
     Request,
-    Response,
     appcontext_popped,
     appcontext_pushed,
     appcontext_tearing_down,
@@ -27,7 +25,7 @@ from service.http.exchange import Exchange, exchange
 from service.http.hooks import own_headers
 from service.http.json import JSON, JsonResponse, to_json
 from service.http.keys import Guard
-from service.http.native import FINISH, PREDICT, answer_of, predict_route
+from service.http.native import DEALT_WITH, PREDICT, answer_of, predict_route
 from service.http.paths import OWN_ENDPOINTS
 from service.http.read import known_length, read_whole
 from service.http.request_log import log_answer
@@ -90,12 +88,16 @@ class Shortcut:
                 warn_if_alone(environ)
             body = exchange(environ, here, None, None, self._receive, _respond)
         except Exception as error:
-            environ[FINISH] = partial(_raise, error)
+            environ[DEALT_WITH] = error
         else:
             if len(body) < MIN_BYTES:
                 return self._answer(environ, start_response, body)
-            environ[FINISH] = partial(JsonResponse, body, content_type=JSON)
-        return self._flask(environ, start_response)
+            environ[DEALT_WITH] = JsonResponse(body, content_type=JSON)
+        try:
+            return self._flask(environ, start_response)
+        finally:
+            # Where a hook has come meanwhile and answered, it is there still: an error holds this frame, and the body.
+            environ.pop(DEALT_WITH, None)
 
     def _may_answer(self, environ: WSGIEnvironment) -> bool:
         return (
@@ -160,7 +162,3 @@ def _copy(kept: Any) -> Any:
 
 def _respond(done: Exchange[ReadCall]) -> bytes:
     return to_json(answer_of(done))
-
-
-def _raise(error: Exception) -> Response:
-    raise error

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import gc
+import io
+import json
 import re
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from flask import Flask, Request, Response, appcontext_pushed, g, request, request_finished, request_started
 from flask.sessions import SecureCookieSessionInterface
 from served import NOT_FINITE, POISON, Served, as_handle, sums
+from werkzeug.test import EnvironBuilder, run_wsgi_app
 
 from loaders.handle import ModelHandle
 from service import Jitney, Settings
+from service.http.native import DEALT_WITH
 from service.http.shortcut import Shortcut
 
 ROW = {"instances": [[1, 2]]}
@@ -233,3 +239,45 @@ def test_an_app_of_somebody_else_has_no_short_way():
     before = app.wsgi_app
     Jitney(app, Settings(), model_handle=as_handle(sums))
     assert app.wsgi_app == before
+
+
+class Body(io.BytesIO):
+    """A body that can be waited for to be let go of."""
+
+
+def environ_of(document: object, **more: Any) -> dict[str, Any]:
+    data = json.dumps(document).encode()
+    environ = EnvironBuilder("/predict", method="POST", content_type="application/json").get_environ()
+    return {**environ, "wsgi.input": Body(data), "CONTENT_LENGTH": str(len(data)), **more}
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.parametrize("way", [lambda server: server, with_hook], ids=["short", "by Flask"])
+@pytest.mark.parametrize("document", [ROW, {"instances": [[1, "x"]]}, {"nonsense": 1}, []], ids=str)
+def test_a_body_is_let_go_of_with_its_answer_without_the_garbage_collector(served, document, way):
+    server = way(served())
+    environ = environ_of(document)
+    body = weakref.ref(environ["wsgi.input"])
+    run_wsgi_app(server.app, environ, buffered=True)
+    del environ
+    assert body() is None
+
+
+def test_an_error_is_not_left_behind_where_a_new_hook_answers_for_it(served):
+    def stop_the_next(_: list[Any]) -> list[Any]:
+        server.app.before_request(lambda: Response("stopped", 418))
+        raise ValueError
+
+    server = served(stop_the_next)
+    environ, statuses = environ_of(ROW), []
+    list(server.app(environ, lambda status, _: statuses.append(status)))
+    assert [status[:3] for status in statuses] == ["418"]
+    assert DEALT_WITH not in environ
