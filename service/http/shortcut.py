@@ -80,18 +80,20 @@ class Shortcut:
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request."""
-        if environ["REQUEST_METHOD"] != "POST" or environ["PATH_INFO"] != PREDICT or not self._may_answer(environ):
+        if environ["REQUEST_METHOD"] != "POST" or environ.get("PATH_INFO") != PREDICT or not self._may_answer(environ):
             return self._flask(environ, start_response)
         try:
             here = self._runtime
             if here.ensure_started():
                 warn_if_alone(environ)
             body = exchange(environ, here, None, None, self._receive, _respond)
+            headers = self._counted(environ, body) if len(body) < MIN_BYTES else None
         except Exception as error:
             environ[DEALT_WITH] = error
         else:
-            if len(body) < MIN_BYTES:
-                return self._answer(environ, start_response, body)
+            if headers is not None:
+                start_response("200 OK", headers)
+                return [body]
             environ[DEALT_WITH] = JsonResponse(body, content_type=JSON)
         try:
             return self._flask(environ, start_response)
@@ -135,14 +137,14 @@ class Shortcut:
         state_in(environ).place_of = incoming.place_of
         return incoming
 
-    def _answer(self, environ: WSGIEnvironment, start_response: StartResponse, body: bytes) -> Iterable[bytes]:
+    def _counted(self, environ: WSGIEnvironment, body: bytes) -> list[tuple[str, str]]:
+        """The headers of an answer, which is counted and logged with them."""
         state = state_in(environ)
         version = None if state.model is None else state.model.version
         headers = [("Content-Type", JSON), ("Content-Length", str(len(body))), *own_headers(environ, state, version)]
         self._metrics.count_answer("POST", PREDICT, 200, time.perf_counter() - state.started_at)
         log_answer(environ, state, method="POST", route=PREDICT, status=200, request_id=state.request_id(environ))
-        start_response("200 OK", headers)
-        return [body]
+        return headers
 
 
 def _hooks(app: Flask) -> list[Any]:

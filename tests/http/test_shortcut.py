@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import json
+import logging
 import re
 import weakref
 from collections.abc import Callable, Iterator
@@ -251,6 +252,13 @@ def environ_of(document: object, **more: Any) -> dict[str, Any]:
     return {**environ, "wsgi.input": Body(data), "CONTENT_LENGTH": str(len(data)), **more}
 
 
+def answer_to(app: Flask, environ: dict[str, Any]) -> str:
+    """The status of the answer to a request of which a client of Flask's would make another one."""
+    statuses: list[str] = []
+    b"".join(app(environ, lambda status, _: statuses.append(status)))
+    return statuses[0]
+
+
 @pytest.fixture
 def no_collector() -> Iterator[None]:
     gc.collect()
@@ -277,7 +285,35 @@ def test_an_error_is_not_left_behind_where_a_new_hook_answers_for_it(served):
         raise ValueError
 
     server = served(stop_the_next)
-    environ, statuses = environ_of(ROW), []
-    list(server.app(environ, lambda status, _: statuses.append(status)))
-    assert [status[:3] for status in statuses] == ["418"]
+    environ = environ_of(ROW)
+    assert answer_to(server.app, environ).startswith("418")
     assert DEALT_WITH not in environ
+
+
+@pytest.mark.parametrize("way", [lambda server: server, with_hook], ids=["short", "by Flask"])
+def test_a_length_of_thousands_of_digits_is_refused_as_none(served, way):
+    assert answer_to(way(served()).app, environ_of(ROW, CONTENT_LENGTH="1" * 5000)).startswith("400")
+
+
+def test_a_request_without_a_path_is_left_to_flask(served):
+    environ = environ_of(ROW)
+    del environ["PATH_INFO"]  # as WSGI allows where it is empty
+    assert answer_to(served().app, environ).startswith("404")
+
+
+class Broken(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        raise ValueError(record)
+
+
+@pytest.mark.parametrize("way", [lambda server: server, with_hook], ids=["short", "by Flask"])
+def test_a_log_that_raises_ends_no_request_without_an_answer(served, way, caplog):
+    server, broken = way(served()), Broken()
+    log = logging.getLogger("jitney.request")
+    caplog.set_level(logging.INFO, log.name)
+    log.addHandler(broken)
+    try:
+        answer = answer_to(server.app, environ_of(ROW))
+    finally:
+        log.removeHandler(broken)
+    assert answer.startswith("500")
