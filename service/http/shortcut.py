@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from flask import (
     Flask,
     Request,
+    Response,
     appcontext_popped,
     appcontext_pushed,
     appcontext_tearing_down,
@@ -52,6 +54,22 @@ _SIGNALS = (
     appcontext_tearing_down,
 )
 
+# What Flask itself does for each request: whoever has put something else there expects it to be called.
+_STEPS = (
+    "app_context",
+    "create_url_adapter",
+    "dispatch_request",
+    "do_teardown_appcontext",
+    "do_teardown_request",
+    "ensure_sync",
+    "finalize_request",
+    "full_dispatch_request",
+    "make_response",
+    "preprocess_request",
+    "process_response",
+    "request_context",
+)
+
 # In the environ of a request whose context somebody wants to see, as a test does.
 _CONTEXT_WANTED = "werkzeug.debug.preserve_context"
 
@@ -60,8 +78,8 @@ class Shortcut:
     """WSGI middleware around Flask that answers `POST /predict` with a JSON body by itself.
 
     Of what Flask does for such a request nothing shows in the answer. Where something might, Flask serves it: when the
-    app has got hooks, listeners to signals, a view or a session of its own, when the request has a query or an
-    encoding, or its key does not fit. What goes wrong on the way, and an answer long enough to be compressed, are
+    app has got hooks, listeners to signals, a view, a session or the like of its own, when the request has a query or
+    an encoding, or its key does not fit. What goes wrong on the way, and an answer long enough to be compressed, are
     handed to Flask's view to finish, so that there is one place for each.
 
     *Thread:* any; it is made when everything of ours has been registered.
@@ -77,6 +95,7 @@ class Shortcut:
         self._is_open = not settings.cors_origins and runtime.tracing is None
         self._session_interface = app.session_interface
         self._registered = [(kept, _copy(kept)) for kept in _hooks(app)]
+        self._known_attributes = 0
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request."""
@@ -123,10 +142,16 @@ class Shortcut:
         for kept, then in self._registered:
             if kept != then:
                 return False
+        attributes = len(app.__dict__)
+        if attributes != self._known_attributes:  # what is put in the place of a step is one more
+            if not app.__dict__.keys().isdisjoint(_STEPS):
+                return False
+            self._known_attributes = attributes
         return (
             app.view_functions.get(_ENDPOINT) is predict_route
             and app.session_interface is self._session_interface
             and app.request_class is Request
+            and app.response_class is Response
             and not app.config["TRUSTED_HOSTS"]
             and not app.config["SERVER_NAME"]
         )
@@ -145,6 +170,22 @@ class Shortcut:
         self._metrics.count_answer("POST", PREDICT, 200, time.perf_counter() - state.started_at)
         log_answer(environ, state, method="POST", route=PREDICT, status=200, request_id=state.request_id(environ))
         return headers
+
+
+def is_untouched(app: Flask) -> bool:
+    """Whether nobody is to see the requests of an app to which nothing of ours has been added yet.
+
+    What instruments Flask as a whole is there from the beginning: in a class that stands in Flask's place, or with
+    functions in the place of its own.
+    """
+    steps = (*_STEPS, "wsgi_app")
+    is_plain = all(_is_flasks_or_ours(getattr(type(app), step)) for step in steps)
+    return is_plain and vars(app).keys().isdisjoint(steps) and not any(_hooks(app))
+
+
+def _is_flasks_or_ours(function: Any) -> bool:
+    """Told by where it was written, which a wrapper does not take over with its name."""
+    return isinstance(function, FunctionType) and function.__globals__["__name__"].startswith(("flask.", "service."))
 
 
 def _hooks(app: Flask) -> list[Any]:

@@ -7,6 +7,8 @@ import io
 import json
 import logging
 import re
+import subprocess
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,7 +22,7 @@ from werkzeug.test import EnvironBuilder, run_wsgi_app
 from loaders.handle import ModelHandle
 from service import Jitney, Settings
 from service.http.native import DEALT_WITH
-from service.http.shortcut import Shortcut
+from service.http.shortcut import _STEPS, Shortcut
 
 ROW = {"instances": [[1, 2]]}
 
@@ -172,11 +174,15 @@ def server_name(app: Flask) -> None:
     app.config["SERVER_NAME"] = "localhost"
 
 
+def response_of_its_own(app: Flask) -> None:
+    app.response_class = type("Mine", (Response,), {})
+
+
 @pytest.mark.parametrize(
     "change",
     [
         on_request, after_request, on_our_requests, on_teardown, on_teardown_of_context, on_url_values, view_of_its_own,
-        session_of_its_own, request_of_its_own, trusted_hosts, server_name,
+        session_of_its_own, request_of_its_own, response_of_its_own, trusted_hosts, server_name,
     ],
 )  # fmt: skip
 def test_flask_serves_as_soon_as_the_app_has_something_that_would_see_the_request(served, change):
@@ -187,6 +193,81 @@ def test_flask_serves_as_soon_as_the_app_has_something_that_would_see_the_reques
     change(server.app)
     assert server.client.post("/predict", json=ROW).status_code == 200
     assert way.left_to_flask == 1
+
+
+@pytest.mark.parametrize("step", _STEPS)
+def test_what_stands_in_the_place_of_a_step_of_flasks_is_called_for_as_long_as_it_does(served, step, monkeypatch):
+    server, called = served(), []
+    way, inner = Way(server), getattr(server.app, step)
+
+    def seen(*arguments: Any, **more: Any) -> Any:
+        called.append(step)
+        return inner(*arguments, **more)
+
+    assert server.client.post("/predict", json=ROW).status_code == 200
+    with monkeypatch.context() as patch:
+        patch.setattr(server.app, step, seen)
+        assert server.client.post("/predict", json=ROW).status_code == 200
+    assert server.client.post("/predict", json=ROW).status_code == 200
+    assert (set(called), way.left_to_flask) == ({step}, 1)
+
+
+INSTRUMENTED = """
+import flask
+from functools import wraps
+from io import BytesIO
+from wsgiref.util import setup_testing_defaults
+
+seen = []
+
+def by_class():
+    class Instrumented(flask.Flask):
+        def __init__(self, *arguments, **more):
+            super().__init__(*arguments, **more)
+            self.before_request(lambda: seen.append(1))
+
+    flask.Flask = Instrumented
+
+def by_middleware():
+    class Instrumented(flask.Flask):
+        def __init__(self, *arguments, **more):
+            super().__init__(*arguments, **more)
+            inner = self.wsgi_app
+            self.wsgi_app = lambda *both: (seen.append(1), inner(*both))[1]
+
+    flask.Flask = Instrumented
+
+def by_function():
+    inner = flask.Flask.wsgi_app
+
+    @wraps(inner)
+    def wsgi_app(*arguments):
+        seen.append(1)
+        return inner(*arguments)
+
+    flask.Flask.wsgi_app = wsgi_app
+
+{how}()
+from loaders.handle import ModelHandle
+from service import Settings, create_app
+
+app = create_app(Settings(warmup=False), model_handle=ModelHandle.from_callable(lambda rows: [1.0], name="m"))
+environ = {{"REQUEST_METHOD": "POST", "PATH_INFO": "/predict", "CONTENT_TYPE": "application/json"}}
+body = b'{{"instances": [[1, 2]]}}'
+environ |= {{"CONTENT_LENGTH": str(len(body)), "wsgi.input": BytesIO(body)}}
+setup_testing_defaults(environ)
+list(app(environ, lambda status, _: seen.append(status)))
+assert app.extensions["jitney"].close(5)
+assert seen == [1, "200 OK"], seen
+"""
+
+
+@pytest.mark.parametrize("how", ["by_class", "by_middleware", "by_function"])
+def test_what_instruments_flask_before_it_is_imported_here_sees_each_request(how):
+    # In a process of its own: who has imported Flask keeps the class that it found.
+    command = [sys.executable, "-c", INSTRUMENTED.format(how=how)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("signal", [request_started, request_finished, appcontext_pushed], ids=lambda one: one.name)
