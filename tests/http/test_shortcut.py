@@ -350,7 +350,18 @@ def no_collector() -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize("way", [lambda server: server, with_hook], ids=["short", "by Flask"])
-@pytest.mark.parametrize("document", [ROW, {"instances": [[1, "x"]]}, {"nonsense": 1}, []], ids=str)
+@pytest.mark.parametrize(
+    "document",
+    [
+        ROW,
+        {"instances": [[1, "x"]]},
+        {"instances": [[NOT_FINITE, 2]]},
+        {"instances": [[1, 2]], "model_version": "4"},
+        {"nonsense": 1},
+        [],
+    ],
+    ids=str,
+)
 def test_a_body_is_let_go_of_with_its_answer_without_the_garbage_collector(served, document, way):
     server = way(served())
     environ = environ_of(document)
