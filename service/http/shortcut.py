@@ -44,15 +44,18 @@ if TYPE_CHECKING:
 
 _ENDPOINT = f"{OWN_ENDPOINTS}{predict_route.__name__}"
 
-# Whoever listens to one of these expects it of each request.
-_SIGNALS = (
-    request_started,
-    request_finished,
-    request_tearing_down,
-    appcontext_pushed,
-    appcontext_popped,
-    appcontext_tearing_down,
-)
+# Who listens to signals that are sent for each request: the dictionaries themselves, each of one signal.
+_LISTENERS = [
+    signal.receivers
+    for signal in (
+        request_started,
+        request_finished,
+        request_tearing_down,
+        appcontext_pushed,
+        appcontext_popped,
+        appcontext_tearing_down,
+    )
+]
 
 # What Flask itself does for each request: whoever has put something else there expects it to be called.
 _STEPS = (
@@ -136,9 +139,8 @@ class Shortcut:
     def _is_as_made(self) -> bool:
         """Whether nobody has added to the app what is to see each request."""
         app = self._app
-        for signal in _SIGNALS:
-            if signal.receivers:
-                return False
+        if any(_LISTENERS):
+            return False
         for kept, then in self._registered:
             if kept != then:
                 return False

@@ -14,7 +14,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from flask import Flask, Request, Response, appcontext_pushed, g, request, request_finished, request_started
+from flask import (
+    Flask,
+    Request,
+    Response,
+    appcontext_popped,
+    appcontext_pushed,
+    appcontext_tearing_down,
+    g,
+    request,
+    request_finished,
+    request_started,
+    request_tearing_down,
+)
 from flask.sessions import SecureCookieSessionInterface
 from served import NOT_FINITE, POISON, Served, as_handle, sums
 from werkzeug.test import EnvironBuilder, run_wsgi_app
@@ -271,7 +283,14 @@ def test_what_instruments_flask_before_it_is_imported_here_sees_each_request(how
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("signal", [request_started, request_finished, appcontext_pushed], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "signal",
+    [
+        request_started, request_finished, request_tearing_down,
+        appcontext_pushed, appcontext_popped, appcontext_tearing_down,
+    ],
+    ids=lambda one: one.name,
+)  # fmt: skip
 def test_a_listener_hears_of_each_request_for_as_long_as_it_listens(served, signal):
     server, heard = served(), []
     way = Way(server)
