@@ -13,7 +13,7 @@ from service.http import problems, status
 from service.http.application import JitneyFlask
 from service.http.hooks import Hooks
 from service.http.routes import blueprint
-from service.http.shortcut import Shortcut
+from service.http.shortcut import Shortcut, is_untouched
 from service.metrics.batches import BatchMetrics
 from service.metrics.http import HttpMetrics
 from service.runtime import Runtime
@@ -64,6 +64,7 @@ def _install(app: Flask, settings: Settings, model_handle: ModelHandle | None, *
         raise RuntimeError(f"the app {app.name!r} has a blueprint of its own that is called {blueprint.name!r}")
     if getattr(app, "_got_first_request", False):
         raise RuntimeError(f"the app {app.name!r} has answered a request already: call init_app before the first one")
+    may_be_passed_by = whole_app and is_untouched(app)
     registry = CollectorRegistry()
     batch_metrics = BatchMetrics(registry)
     tracing = _traced(app, settings)
@@ -85,6 +86,7 @@ def _install(app: Flask, settings: Settings, model_handle: ModelHandle | None, *
     if whole_app:
         app.register_error_handler(HTTPException, problems.from_http_exception)
         app.register_error_handler(Exception, problems.from_surprise)
+    if may_be_passed_by:
         # The very last, as it is to know what of the app is ours.
         app.wsgi_app = Shortcut(app, runtime, settings, http_metrics)  # type: ignore[method-assign]
 

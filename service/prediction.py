@@ -303,5 +303,8 @@ def _presented(runtime: Runtime, model: ModelHandle, spec: OutputSpec, answer: A
     if failures:
         first = next(iter(failures.values()))
         first.rows = tuple(failures)
-        raise first
+        try:
+            raise first
+        finally:
+            del first, failures  # which hold this frame, and it them, until the garbage collector comes
     return predictions

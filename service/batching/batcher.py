@@ -282,7 +282,10 @@ class ThreadedBatcher:
         finally:
             job.is_wanted = False
         if job.failure is not None:
-            raise job.failure
+            try:
+                raise job.failure
+            finally:
+                job.failure = None  # it holds this frame, which would hold it for the garbage collector
         return job.result
 
     def post(self, run: Callable[[], Any]) -> None:

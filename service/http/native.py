@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,8 +17,8 @@ from service.http.state import current_request, state_in
 from service.prediction import Prediction
 from service.settings import Settings
 
-# In the environ of a request that somebody has dealt with already: gives its answer, or raises what went wrong.
-FINISH = "jitney.finish"
+# In the environ of a request that somebody has dealt with already: its answer, or what went wrong.
+DEALT_WITH = "jitney.dealt_with"
 
 PREDICT = "/predict"
 
@@ -31,9 +30,14 @@ def predict_route(name: str | None = None, version: str | None = None) -> Respon
     """One predict request."""
     asked = current_request()
     environ = asked.environ
-    finish: Callable[[], Response] | None = environ.pop(FINISH, None)
-    if finish is not None:
-        return finish()
+    dealt_with: Response | Exception | None = environ.pop(DEALT_WITH, None)
+    if isinstance(dealt_with, Exception):
+        try:
+            raise dealt_with
+        finally:
+            del dealt_with  # it holds this frame, which would hold it, and with it the body, for the garbage collector
+    if dealt_with is not None:
+        return dealt_with
     return exchange(environ, runtime(), name, version, partial(_receive, asked), partial(_respond, asked))
 
 

@@ -18,6 +18,9 @@ _CHUNK_BYTES = 64 * 1024
 # What a request of Werkzeug has in its dictionary once its body has been read.
 _READ_ALREADY = frozenset({"_cached_data", "form", "stream"})
 
+# No length has more digits, and of some thousands Python makes no number.
+_MOST_DIGITS = 18
+
 
 def read_body(request: Request, settings: Settings) -> bytes:
     """All of the body; MAX_BODY_BYTES bounds both what is sent and what that opens to.
@@ -63,7 +66,7 @@ def _as_kept(request: Request, encoding: str, max_bytes: int) -> bytes:
 def known_length(environ: dict[str, Any], max_bytes: int) -> int | None:
     """How long the body is, in bytes; None where that is not told, or is more than is read."""
     text = environ.get("CONTENT_LENGTH", "")
-    length = int(text) if text.isdecimal() and text.isascii() else None
+    length = int(text) if text.isdecimal() and text.isascii() and len(text) <= _MOST_DIGITS else None
     return None if length is None or length > max_bytes else length
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from functools import partial
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from flask import (
@@ -27,7 +27,7 @@ from service.http.exchange import Exchange, exchange
 from service.http.hooks import own_headers
 from service.http.json import JSON, JsonResponse, to_json
 from service.http.keys import Guard
-from service.http.native import FINISH, PREDICT, answer_of, predict_route
+from service.http.native import DEALT_WITH, PREDICT, answer_of, predict_route
 from service.http.paths import OWN_ENDPOINTS
 from service.http.read import known_length, read_whole
 from service.http.request_log import log_answer
@@ -44,14 +44,33 @@ if TYPE_CHECKING:
 
 _ENDPOINT = f"{OWN_ENDPOINTS}{predict_route.__name__}"
 
-# Whoever listens to one of these expects it of each request.
-_SIGNALS = (
-    request_started,
-    request_finished,
-    request_tearing_down,
-    appcontext_pushed,
-    appcontext_popped,
-    appcontext_tearing_down,
+# Who listens to signals that are sent for each request: the dictionaries themselves, each of one signal.
+_LISTENERS = [
+    signal.receivers
+    for signal in (
+        request_started,
+        request_finished,
+        request_tearing_down,
+        appcontext_pushed,
+        appcontext_popped,
+        appcontext_tearing_down,
+    )
+]
+
+# What Flask itself does for each request: whoever has put something else there expects it to be called.
+_STEPS = (
+    "app_context",
+    "create_url_adapter",
+    "dispatch_request",
+    "do_teardown_appcontext",
+    "do_teardown_request",
+    "ensure_sync",
+    "finalize_request",
+    "full_dispatch_request",
+    "make_response",
+    "preprocess_request",
+    "process_response",
+    "request_context",
 )
 
 # In the environ of a request whose context somebody wants to see, as a test does.
@@ -62,8 +81,8 @@ class Shortcut:
     """WSGI middleware around Flask that answers `POST /predict` with a JSON body by itself.
 
     Of what Flask does for such a request nothing shows in the answer. Where something might, Flask serves it: when the
-    app has got hooks, listeners to signals, a view or a session of its own, when the request has a query or an
-    encoding, or its key does not fit. What goes wrong on the way, and an answer long enough to be compressed, are
+    app has got hooks, listeners to signals, a view, a session or the like of its own, when the request has a query or
+    an encoding, or its key does not fit. What goes wrong on the way, and an answer long enough to be compressed, are
     handed to Flask's view to finish, so that there is one place for each.
 
     *Thread:* any; it is made when everything of ours has been registered.
@@ -79,23 +98,30 @@ class Shortcut:
         self._is_open = not settings.cors_origins and runtime.tracing is None
         self._session_interface = app.session_interface
         self._registered = [(kept, _copy(kept)) for kept in _hooks(app)]
+        self._known_attributes = 0
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request."""
-        if environ["REQUEST_METHOD"] != "POST" or environ["PATH_INFO"] != PREDICT or not self._may_answer(environ):
+        if environ["REQUEST_METHOD"] != "POST" or environ.get("PATH_INFO") != PREDICT or not self._may_answer(environ):
             return self._flask(environ, start_response)
         try:
             here = self._runtime
             if here.ensure_started():
                 warn_if_alone(environ)
             body = exchange(environ, here, None, None, self._receive, _respond)
+            headers = self._counted(environ, body) if len(body) < MIN_BYTES else None
         except Exception as error:
-            environ[FINISH] = partial(_raise, error)
+            environ[DEALT_WITH] = error
         else:
-            if len(body) < MIN_BYTES:
-                return self._answer(environ, start_response, body)
-            environ[FINISH] = partial(JsonResponse, body, content_type=JSON)
-        return self._flask(environ, start_response)
+            if headers is not None:
+                start_response("200 OK", headers)
+                return [body]
+            environ[DEALT_WITH] = JsonResponse(body, content_type=JSON)
+        try:
+            return self._flask(environ, start_response)
+        finally:
+            # Where a hook has come meanwhile and answered, it is there still: an error holds this frame, and the body.
+            environ.pop(DEALT_WITH, None)
 
     def _may_answer(self, environ: WSGIEnvironment) -> bool:
         return (
@@ -113,16 +139,21 @@ class Shortcut:
     def _is_as_made(self) -> bool:
         """Whether nobody has added to the app what is to see each request."""
         app = self._app
-        for signal in _SIGNALS:
-            if signal.receivers:
-                return False
+        if any(_LISTENERS):
+            return False
         for kept, then in self._registered:
             if kept != then:
                 return False
+        attributes = len(app.__dict__)
+        if attributes != self._known_attributes:  # what is put in the place of a step is one more
+            if not app.__dict__.keys().isdisjoint(_STEPS):
+                return False
+            self._known_attributes = attributes
         return (
             app.view_functions.get(_ENDPOINT) is predict_route
             and app.session_interface is self._session_interface
             and app.request_class is Request
+            and app.response_class is Response
             and not app.config["TRUSTED_HOSTS"]
             and not app.config["SERVER_NAME"]
         )
@@ -133,14 +164,30 @@ class Shortcut:
         state_in(environ).place_of = incoming.place_of
         return incoming
 
-    def _answer(self, environ: WSGIEnvironment, start_response: StartResponse, body: bytes) -> Iterable[bytes]:
+    def _counted(self, environ: WSGIEnvironment, body: bytes) -> list[tuple[str, str]]:
+        """The headers of an answer, which is counted and logged with them."""
         state = state_in(environ)
         version = None if state.model is None else state.model.version
         headers = [("Content-Type", JSON), ("Content-Length", str(len(body))), *own_headers(environ, state, version)]
         self._metrics.count_answer("POST", PREDICT, 200, time.perf_counter() - state.started_at)
         log_answer(environ, state, method="POST", route=PREDICT, status=200, request_id=state.request_id(environ))
-        start_response("200 OK", headers)
-        return [body]
+        return headers
+
+
+def is_untouched(app: Flask) -> bool:
+    """Whether nobody is to see the requests of an app to which nothing of ours has been added yet.
+
+    What instruments Flask as a whole is there from the beginning: in a class that stands in Flask's place, or with
+    functions in the place of its own.
+    """
+    steps = (*_STEPS, "wsgi_app")
+    is_plain = all(_is_flasks_or_ours(getattr(type(app), step)) for step in steps)
+    return is_plain and vars(app).keys().isdisjoint(steps) and not any(_hooks(app))
+
+
+def _is_flasks_or_ours(function: Any) -> bool:
+    """Told by where it was written, which a wrapper does not take over with its name."""
+    return isinstance(function, FunctionType) and function.__globals__["__name__"].startswith(("flask.", "service."))
 
 
 def _hooks(app: Flask) -> list[Any]:
@@ -160,7 +207,3 @@ def _copy(kept: Any) -> Any:
 
 def _respond(done: Exchange[ReadCall]) -> bytes:
     return to_json(answer_of(done))
-
-
-def _raise(error: Exception) -> Response:
-    raise error

@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+import gc
+import io
+import json
+import logging
 import re
-from collections.abc import Callable
+import subprocess
+import sys
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from flask import Flask, Request, Response, appcontext_pushed, g, request, request_finished, request_started
+from flask import (
+    Flask,
+    Request,
+    Response,
+    appcontext_popped,
+    appcontext_pushed,
+    appcontext_tearing_down,
+    g,
+    request,
+    request_finished,
+    request_started,
+    request_tearing_down,
+)
 from flask.sessions import SecureCookieSessionInterface
 from served import NOT_FINITE, POISON, Served, as_handle, sums
+from werkzeug.test import EnvironBuilder, run_wsgi_app
 
 from loaders.handle import ModelHandle
 from service import Jitney, Settings
-from service.http.shortcut import Shortcut
+from service.http.native import DEALT_WITH
+from service.http.shortcut import _STEPS, Shortcut
 
 ROW = {"instances": [[1, 2]]}
 
@@ -51,6 +72,7 @@ def shown(answer: Any) -> tuple[int, list[tuple[str, str]], str]:
 
 def counted(server: Served) -> list[str]:
     """What has been counted of requests for predictions, without how long they took."""
+    server.runtime.batcher().call(lambda: None)  # the worker counts a batch when its callers have been answered
     lines = server.client.get("/metrics").text.splitlines()
     names = ("http_requests_total", "http_request_duration_seconds_count", "inference_errors_total")
     return [line for line in lines if line.startswith(names) and 'route="/metrics"' not in line]
@@ -165,11 +187,15 @@ def server_name(app: Flask) -> None:
     app.config["SERVER_NAME"] = "localhost"
 
 
+def response_of_its_own(app: Flask) -> None:
+    app.response_class = type("Mine", (Response,), {})
+
+
 @pytest.mark.parametrize(
     "change",
     [
         on_request, after_request, on_our_requests, on_teardown, on_teardown_of_context, on_url_values, view_of_its_own,
-        session_of_its_own, request_of_its_own, trusted_hosts, server_name,
+        session_of_its_own, request_of_its_own, response_of_its_own, trusted_hosts, server_name,
     ],
 )  # fmt: skip
 def test_flask_serves_as_soon_as_the_app_has_something_that_would_see_the_request(served, change):
@@ -182,7 +208,89 @@ def test_flask_serves_as_soon_as_the_app_has_something_that_would_see_the_reques
     assert way.left_to_flask == 1
 
 
-@pytest.mark.parametrize("signal", [request_started, request_finished, appcontext_pushed], ids=lambda one: one.name)
+@pytest.mark.parametrize("step", _STEPS)
+def test_what_stands_in_the_place_of_a_step_of_flasks_is_called_for_as_long_as_it_does(served, step, monkeypatch):
+    server, called = served(), []
+    way, inner = Way(server), getattr(server.app, step)
+
+    def seen(*arguments: Any, **more: Any) -> Any:
+        called.append(step)
+        return inner(*arguments, **more)
+
+    assert server.client.post("/predict", json=ROW).status_code == 200
+    with monkeypatch.context() as patch:
+        patch.setattr(server.app, step, seen)
+        assert server.client.post("/predict", json=ROW).status_code == 200
+    assert server.client.post("/predict", json=ROW).status_code == 200
+    assert (set(called), way.left_to_flask) == ({step}, 1)
+
+
+INSTRUMENTED = """
+import flask
+from functools import wraps
+from io import BytesIO
+from wsgiref.util import setup_testing_defaults
+
+seen = []
+
+def by_class():
+    class Instrumented(flask.Flask):
+        def __init__(self, *arguments, **more):
+            super().__init__(*arguments, **more)
+            self.before_request(lambda: seen.append(1))
+
+    flask.Flask = Instrumented
+
+def by_middleware():
+    class Instrumented(flask.Flask):
+        def __init__(self, *arguments, **more):
+            super().__init__(*arguments, **more)
+            inner = self.wsgi_app
+            self.wsgi_app = lambda *both: (seen.append(1), inner(*both))[1]
+
+    flask.Flask = Instrumented
+
+def by_function():
+    inner = flask.Flask.wsgi_app
+
+    @wraps(inner)
+    def wsgi_app(*arguments):
+        seen.append(1)
+        return inner(*arguments)
+
+    flask.Flask.wsgi_app = wsgi_app
+
+{how}()
+from loaders.handle import ModelHandle
+from service import Settings, create_app
+
+app = create_app(Settings(warmup=False), model_handle=ModelHandle.from_callable(lambda rows: [1.0], name="m"))
+environ = {{"REQUEST_METHOD": "POST", "PATH_INFO": "/predict", "CONTENT_TYPE": "application/json"}}
+body = b'{{"instances": [[1, 2]]}}'
+environ |= {{"CONTENT_LENGTH": str(len(body)), "wsgi.input": BytesIO(body)}}
+setup_testing_defaults(environ)
+list(app(environ, lambda status, _: seen.append(status)))
+assert app.extensions["jitney"].close(5)
+assert seen == [1, "200 OK"], seen
+"""
+
+
+@pytest.mark.parametrize("how", ["by_class", "by_middleware", "by_function"])
+def test_what_instruments_flask_before_it_is_imported_here_sees_each_request(how):
+    # In a process of its own: who has imported Flask keeps the class that it found.
+    command = [sys.executable, "-c", INSTRUMENTED.format(how=how)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "signal",
+    [
+        request_started, request_finished, request_tearing_down,
+        appcontext_pushed, appcontext_popped, appcontext_tearing_down,
+    ],
+    ids=lambda one: one.name,
+)  # fmt: skip
 def test_a_listener_hears_of_each_request_for_as_long_as_it_listens(served, signal):
     server, heard = served(), []
     way = Way(server)
@@ -233,3 +341,91 @@ def test_an_app_of_somebody_else_has_no_short_way():
     before = app.wsgi_app
     Jitney(app, Settings(), model_handle=as_handle(sums))
     assert app.wsgi_app == before
+
+
+class Body(io.BytesIO):
+    """A body that can be waited for to be let go of."""
+
+
+def environ_of(document: object, **more: Any) -> dict[str, Any]:
+    data = json.dumps(document).encode()
+    environ = EnvironBuilder("/predict", method="POST", content_type="application/json").get_environ()
+    return {**environ, "wsgi.input": Body(data), "CONTENT_LENGTH": str(len(data)), **more}
+
+
+def answer_to(app: Flask, environ: dict[str, Any]) -> str:
+    """The status of the answer to a request of which a client of Flask's would make another one."""
+    statuses: list[str] = []
+    b"".join(app(environ, lambda status, _: statuses.append(status)))
+    return statuses[0]
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.parametrize("way", [lambda server: server, with_hook], ids=["short", "by Flask"])
+@pytest.mark.parametrize(
+    "document",
+    [
+        ROW,
+        {"instances": [[1, "x"]]},
+        {"instances": [[NOT_FINITE, 2]]},
+        {"instances": [[1, 2]], "model_version": "4"},
+        {"nonsense": 1},
+        [],
+    ],
+    ids=str,
+)
+def test_a_body_is_let_go_of_with_its_answer_without_the_garbage_collector(served, document, way):
+    server = way(served())
+    environ = environ_of(document)
+    body = weakref.ref(environ["wsgi.input"])
+    run_wsgi_app(server.app, environ, buffered=True)
+    del environ
+    assert body() is None
+
+
+def test_an_error_is_not_left_behind_where_a_new_hook_answers_for_it(served):
+    def stop_the_next(_: list[Any]) -> list[Any]:
+        server.app.before_request(lambda: Response("stopped", 418))
+        raise ValueError
+
+    server = served(stop_the_next)
+    environ = environ_of(ROW)
+    assert answer_to(server.app, environ).startswith("418")
+    assert DEALT_WITH not in environ
+
+
+@pytest.mark.parametrize("way", [lambda server: server, with_hook], ids=["short", "by Flask"])
+def test_a_length_of_thousands_of_digits_is_refused_as_none(served, way):
+    assert answer_to(way(served()).app, environ_of(ROW, CONTENT_LENGTH="1" * 5000)).startswith("400")
+
+
+def test_a_request_without_a_path_is_left_to_flask(served):
+    environ = environ_of(ROW)
+    del environ["PATH_INFO"]  # as WSGI allows where it is empty
+    assert answer_to(served().app, environ).startswith("404")
+
+
+class Broken(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        raise ValueError(record)
+
+
+@pytest.mark.parametrize("way", [lambda server: server, with_hook], ids=["short", "by Flask"])
+def test_a_log_that_raises_ends_no_request_without_an_answer(served, way, caplog):
+    server, broken = way(served()), Broken()
+    log = logging.getLogger("jitney.request")
+    caplog.set_level(logging.INFO, log.name)
+    log.addHandler(broken)
+    try:
+        answer = answer_to(server.app, environ_of(ROW))
+    finally:
+        log.removeHandler(broken)
+    assert answer.startswith("500")
