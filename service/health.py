@@ -8,9 +8,9 @@ from typing import Any
 
 from loaders.handle import ModelHandle
 from service.batching.admission import WorkerState
-from service.batching.batcher import BatcherStatus
 from service.batching.cost_table import BestSize
 from service.batching.faults import text_of
+from service.batching.status import BatcherStatus
 from service.errors import NotReady, UnknownModel
 from service.models.keeper import KnownVersion, ModelState
 from service.runtime import Runtime

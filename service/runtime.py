@@ -17,12 +17,13 @@ from loaders.errors import ModelError
 from loaders.handle import ModelHandle
 from service.batching.admission import Arrival, WorkerState
 from service.batching.any_batcher import AnyBatcher
-from service.batching.batcher import BatcherStatus, ThreadedBatcher
+from service.batching.batcher import ThreadedBatcher
 from service.batching.cost_table import BestSize
 from service.batching.faults import FaultKind, log_error, text_of
 from service.batching.forks import forks
 from service.batching.policy import nobody
 from service.batching.schedulers import Fifo, LearningScheduler, NoScheduler, Scheduler, make_scheduler
+from service.batching.status import BatcherStatus
 from service.batching.tickets import BatchInfo
 from service.batching.worker import StartFailed
 from service.errors import DeadlineExceeded, Draining, Forbidden, NotReady, PredictionFailed, WorkerDead

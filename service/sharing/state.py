@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from service.batching.admission import WorkerState
-from service.batching.batcher import BatcherStatus
+from service.batching.status import BatcherStatus
 from service.sharing.frames import FrameError
 
 # How often the owner tells, seconds.

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from service.batching.admission import WorkerState
-from service.batching.batcher import BatcherStatus
+from service.batching.status import BatcherStatus
 from service.sharing.frames import FrameError
 from service.sharing.state import SILENCE_S, as_status, heard, told
 
