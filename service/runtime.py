@@ -211,6 +211,7 @@ class Runtime:
             scheduler=self._scheduler(),
             max_queue_size=settings.max_queue_size,
             default_timeout_s=settings.request_timeout_ms / 1000,
+            instances=settings.model_instances,
             padded_length=padded_length,
             on_start=self._load,
             on_stop=self._free,
