@@ -36,8 +36,9 @@ from served_overhead import BARE, OURS, ROW, WIDTH, bare_app, our_app, through_g
 from server_part import SERVER, SYSTEM_CALLS, ServerPart
 
 from service import Settings
+from service.lane_key import LaneKey
 from service.prediction import PredictCall, predict
-from service.runtime import LaneKey, Runtime
+from service.runtime import Runtime
 
 BODY = json.dumps({"instances": [ROW]}).encode()
 

@@ -45,8 +45,9 @@ def cuda_index(requested: str) -> int:
     return int(match[1] or 0) if match else 0
 
 
-def compute_threads(environ: Mapping[str, str] | None = None) -> int:
-    """Threads that one operator of the model may use: the CPUs there are, less when `OMP_NUM_THREADS` says so.
+def compute_threads(environ: Mapping[str, str] | None = None, *, instances: int = 1) -> int:
+    """Threads that one operator of the model may use: what `OMP_NUM_THREADS` says, no more than there are CPUs; where
+    it says nothing an equal share of these for each of so many `instances` in this process.
 
     Several processes on one machine share its CPUs through that variable.
     """
@@ -54,7 +55,9 @@ def compute_threads(environ: Mapping[str, str] | None = None) -> int:
     # The OpenMP standard allows a list, one number per nesting level; the first is the outer one.
     first = asked.partition(",")[0].strip()
     available = cpu_count()
-    return min(available, int(first)) if first.isdecimal() and int(first) > 0 else available
+    if first.isdecimal() and int(first) > 0:
+        return min(available, int(first))
+    return max(1, available // instances)
 
 
 def cpu_count(*, proc_cgroup: Path = Path("/proc/self/cgroup"), cgroup_root: Path = Path("/sys/fs/cgroup")) -> int:

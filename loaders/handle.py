@@ -22,11 +22,13 @@ class ModelHandle:
 
     `predict` takes a list of prepared rows and gives one result per row, in order. `parameters` names the
     request options that it understands, passed to it as keyword arguments. `metadata` is what the bundle said,
-    for information. `warnings`: what the operator should know, shown at the start.
+    for information. `warnings`: what the operator should know, shown at the start. `is_thread_safe`: several threads
+    may call `predict` at once, so that worker threads need no copies of it.
 
     Handles are compared by identity: two loads of one file are two models.
 
-    *Thread:* only the worker thread calls `predict_batch` and `close`.
+    *Thread:* only the worker thread calls `predict_batch` and `close`; with several worker threads each has a handle of
+    its own, unless `is_thread_safe`.
     """
 
     name: str
@@ -41,6 +43,7 @@ class ModelHandle:
     parameters: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()
     release: Callable[[], None] | None = None
+    is_thread_safe: bool = False
 
     def predict_batch(self, rows: Sequence[Any], parameters: Mapping[str, Any] | None = None) -> list[Any]:
         """One result per row, in the order of `rows`; whatever the model raises comes through.
@@ -71,11 +74,13 @@ class ModelHandle:
         input: InputSpec | None = None,
         output: OutputSpec | None = None,
         parameters: Sequence[str] = (),
+        is_thread_safe: bool = False,
     ) -> ModelHandle:
         """Serve any function from a list of rows to one result per row.
 
-        Without `input`, a row is a float64 array of any width. Raises ValueError for a name or a version that no URL
-        could reach, see `loaders.names`.
+        Without `input`, a row is a float64 array of any width. `is_thread_safe`: it may be called by several threads at
+        once, as MODEL_INSTANCES above 1 does, since a function cannot be copied. Raises ValueError for a name or a
+        version that no URL could reach, see `loaders.names`.
         """
         for what, value in (("name", name), ("version", version)):
             try:
@@ -90,4 +95,5 @@ class ModelHandle:
             input=input or TabularInput(),
             output=output or OutputSpec(),
             parameters=frozenset(parameters),
+            is_thread_safe=is_thread_safe,
         )

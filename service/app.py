@@ -41,7 +41,8 @@ class Jitney:
     def init_app(self, app: Flask) -> None:
         """Add everything to `app`; its own routes and error pages stay as they are.
 
-        Raises RuntimeError for an app that has Jitney already, or that has answered a request: then nothing is added.
+        Raises RuntimeError for an app that has Jitney already, or that has answered a request, and SettingsError for
+        settings that its model cannot be served with: then nothing is added.
         """
         _install(app, self._settings or load_settings(), self._model_handle, whole_app=False)
 
@@ -64,6 +65,11 @@ def _install(app: Flask, settings: Settings, model_handle: ModelHandle | None, *
         raise RuntimeError(f"the app {app.name!r} has a blueprint of its own that is called {blueprint.name!r}")
     if getattr(app, "_got_first_request", False):
         raise RuntimeError(f"the app {app.name!r} has answered a request already: call init_app before the first one")
+    if model_handle is not None and settings.model_instances > 1 and not model_handle.is_thread_safe:
+        raise SettingsError(
+            f"MODEL_INSTANCES={settings.model_instances}: the model that this app hands in cannot be copied; "
+            "allowed is 1, or more where its handle is made with is_thread_safe=True"
+        )
     may_be_passed_by = whole_app and is_untouched(app)
     registry = CollectorRegistry()
     batch_metrics = BatchMetrics(registry)

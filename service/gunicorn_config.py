@@ -55,7 +55,7 @@ try:
 except SettingsError as error:
     sys.exit("\n".join(["jitney: wrong settings", str(error), *_doubts]))
 _sized_here = [variable for variable in POOL_VARIABLES if variable not in os.environ]
-size_thread_pools(cpu_count())
+size_thread_pools(cpu_count(), _settings.model_instances)
 # Read when prometheus_client is imported; the series would double what a scrape carries.
 os.environ.setdefault("PROMETHEUS_DISABLE_CREATED_SERIES", "true")
 
@@ -178,7 +178,7 @@ def _prepare_several(server: Any) -> None:
         )
     else:
         for variable in _sized_here:
-            os.environ[variable] = str(max(1, cpu_count() // server.cfg.workers))
+            os.environ[variable] = str(max(1, cpu_count() // (server.cfg.workers * _settings.model_instances)))
         server.log.warning(
             "%d worker processes: each loads a whole model (so many times the memory, of the device too), batches its "
             "own requests and has %s native threads; /healthz speaks of the process that answers, /metrics of all",
@@ -302,6 +302,7 @@ def _place_threads(worker: Any, here: list[Any]) -> None:
         # Services that share a machine, too, begin at different cores.
         turn=os.getppid() + worker.turn,
         has_other_work=not all(runtime.serves_alone for runtime in here),
+        instances=_settings.model_instances,
     )
     placement.http_thread_starts()  # this one hands the requests out
     worker.on_thread_start = placement.http_thread_starts

@@ -8,9 +8,9 @@ from typing import Any
 
 from loaders.handle import ModelHandle
 from service.batching.admission import WorkerState
-from service.batching.batcher import BatcherStatus
 from service.batching.cost_table import BestSize
 from service.batching.faults import text_of
+from service.batching.status import BatcherStatus
 from service.errors import NotReady, UnknownModel
 from service.models.keeper import KnownVersion, ModelState
 from service.runtime import Runtime
@@ -45,6 +45,8 @@ def readiness(runtime: Runtime) -> tuple[bool, dict[str, Any]]:
     learnt = runtime.learnt()
     if learnt is not None:
         body["best_batches"] = [_best_batch(best) for best in learnt]
+    if status is not None and status.instances > 1:
+        body["instances"] = {"count": status.instances, "busy": status.busy_instances}
     if runtime.placed is not None:
         body["thread_placement"] = runtime.placed.placement.report()
     return not reasons, body

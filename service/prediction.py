@@ -28,9 +28,10 @@ from service.errors import (
 from service.inputs import InputLimits, MayBeRounded, PreparedRow, prepare
 from service.inputs.nesting import MAX_DEPTH, refuse_if_deep
 from service.inputs.numbers import raise_if_rounded
+from service.lane_key import LaneKey
 from service.models.loaded import Lease
 from service.outputs import present
-from service.runtime import LaneKey, Runtime
+from service.runtime import Runtime
 
 _RAW = OutputSpec()
 

@@ -10,23 +10,24 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from loaders.cache import Key
 from loaders.errors import ModelError
 from loaders.handle import ModelHandle
-from loaders.signature import TextInput
 from service.batching.admission import Arrival, WorkerState
 from service.batching.any_batcher import AnyBatcher
-from service.batching.batcher import BatcherStatus, ThreadedBatcher
+from service.batching.batcher import ThreadedBatcher
 from service.batching.cost_table import BestSize
 from service.batching.faults import FaultKind, log_error, text_of
 from service.batching.forks import forks
 from service.batching.policy import nobody
 from service.batching.schedulers import Fifo, LearningScheduler, NoScheduler, Scheduler, make_scheduler
-from service.batching.tickets import BatchInfo, LaneName
+from service.batching.status import BatcherStatus
+from service.batching.tickets import BatchInfo
 from service.batching.worker import StartFailed
 from service.errors import DeadlineExceeded, Draining, Forbidden, NotReady, PredictionFailed, WorkerDead
+from service.lane_key import LaneKey, padded_length, plain_lane
 from service.metrics.batches import BatchMetrics
 from service.models.filling import FilledCalls
 from service.models.keeper import KnownVersion, ModelKeeper, log_load_failure
@@ -70,18 +71,6 @@ def runtimes() -> list[Runtime]:
     """The runtimes of this process, in no particular order, whatever middleware their apps are wrapped in."""
     with _process_lock:
         return list(_runtimes)
-
-
-# A named tuple, because its hash is worked out for each request, and this one's in C.
-class LaneKey(NamedTuple):
-    """Rows with equal keys may share a batch: same model, same parameters, same shape.
-
-    A parameter is (name, type, value): 1, 1.0 and true are equal to Python, but not to every model.
-    """
-
-    model: ModelHandle
-    parameters: tuple[tuple[str, str, Any], ...]
-    shape: tuple[Any, ...]
 
 
 class Runtime:
@@ -222,7 +211,8 @@ class Runtime:
             scheduler=self._scheduler(),
             max_queue_size=settings.max_queue_size,
             default_timeout_s=settings.request_timeout_ms / 1000,
-            padded_length=_padded_length,
+            instances=settings.model_instances,
+            padded_length=padded_length,
             on_start=self._load,
             on_stop=self._free,
             listener=self,
@@ -445,7 +435,7 @@ class Runtime:
         """What learns how long batches of a model take when its callers give no parameters; None where nothing does."""
         if (scheduler := self._learning) is None:
             return None
-        lane = _lane_of(model)
+        lane = plain_lane(model)
         return lambda rows, length, seconds: scheduler.learn(lane, rows, length, seconds)
 
     def learnt(self) -> list[BestSize] | None:
@@ -453,7 +443,7 @@ class Runtime:
         scheduler, model = self._learning, self.model
         if scheduler is None or model is None:
             return None
-        return scheduler.learnt(_lane_of(model)) or None
+        return scheduler.learnt(plain_lane(model)) or None
 
     # What is heard of a model in another process, on the thread that hears it.
 
@@ -535,13 +525,3 @@ class Runtime:
             return self._predict(key.model, rows, parameters)
         finally:
             placed.seat.called()
-
-
-def _lane_of(model: ModelHandle) -> LaneName:
-    """The lane of rows whose callers give no parameters."""
-    return LaneName(LaneKey(model, (), ()))
-
-
-def _padded_length(key: LaneKey, longest: int) -> int:
-    spec = key.model.input
-    return spec.padded_length(longest) if isinstance(spec, TextInput) else longest

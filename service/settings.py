@@ -160,10 +160,17 @@ class Settings(BaseSettings):
         description="With several worker processes: copy (each owns a model) or one (one process owns it, and batches "
         "for the others)",
     )
+    model_instances: Positive = Field(
+        1,
+        description="For CPUs: worker threads that serve one queue, each with a copy of the model and its share of the "
+        "CPUs",
+    )
     graceful_timeout_s: Positive = Field(
         35, description="What a stopping server gives its last requests; must exceed REQUEST_TIMEOUT_MS by 2 s"
     )
-    threads: Positive | None = Field(None, description="HTTP threads; default: 2 x MAX_BATCH_SIZE + 8, at least 72")
+    threads: Positive | None = Field(
+        None, description="HTTP threads; default: (1 + MODEL_INSTANCES) x MAX_BATCH_SIZE + 8, at least 72"
+    )
     omp_num_threads: Positive | None = Field(
         None, description="Native threads of the model; default: the container's CPUs"
     )
@@ -305,8 +312,10 @@ class Settings(BaseSettings):
 
     @property
     def http_threads(self) -> int:
-        """Threads that predict: two batches' worth of requests, and some more for what is not a prediction."""
-        return self.threads or max(64, 2 * self.max_batch_size) + SPARE_THREADS
+        """Threads that predict, and some more for what is not a prediction: the requests of a batch for each instance
+        of the model, and of the one that fills up meanwhile.
+        """
+        return self.threads or max(64, (1 + self.model_instances) * self.max_batch_size) + SPARE_THREADS
 
 
 _SECRET = frozenset({"api_keys", "admin_token", "metrics_key"})

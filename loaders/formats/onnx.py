@@ -43,7 +43,8 @@ class OnnxLoader:
         metadata = metadata or {}
         external_files(path)  # onnxruntime would open whatever the model names
         onnxruntime = require("onnxruntime", extra="onnx")
-        session, device = _session(onnxruntime, path, str(metadata.get("device", "auto")))
+        device = str(metadata.get("device", "auto"))
+        session, device = _session(onnxruntime, path, device, metadata.get("instances", 1))
         inputs = session.get_inputs()
         for value in inputs:
             if value.type not in _NUMPY_NAME:
@@ -142,9 +143,9 @@ def _input_spec(value: Any, path: Path) -> InputSpec:
     return TensorInput(shape=row, dtype=dtype)
 
 
-def _session(onnxruntime: ModuleType, path: Path, requested: str) -> tuple[Any, str]:
+def _session(onnxruntime: ModuleType, path: Path, requested: str, instances: int = 1) -> tuple[Any, str]:
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = compute_threads()
+    options.intra_op_num_threads = compute_threads(instances=instances)
     options.inter_op_num_threads = 1
     # Threads that wait by spinning take the CPU from those that parse and decode the next requests.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")

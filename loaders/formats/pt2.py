@@ -23,7 +23,7 @@ class Pt2Loader:
     def load(self, path: Path, *, name: str, version: str, metadata: Mapping[str, Any] | None = None) -> ModelHandle:
         """The program as a handle, on the device that `metadata` asks for."""
         metadata = metadata or {}
-        torch, device = torch_on(str(metadata.get("device", "auto")))
+        torch, device = torch_on(str(metadata.get("device", "auto")), metadata.get("instances", 1))
         check_archive(path, torch)
         # Opened here: torch warns of a path that does not end in .pt2.
         with path.open("rb") as file:

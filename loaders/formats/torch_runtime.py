@@ -28,13 +28,15 @@ TRAINING_ARGUMENT = {
 }
 
 
-def torch_on(requested: str) -> tuple[ModuleType, str]:
-    """The torch module and the device, "cpu" or "cuda:N", for the requested one."""
+def torch_on(requested: str, instances: int = 1) -> tuple[ModuleType, str]:
+    """The torch module and the device, "cpu" or "cuda:N", for the requested one; instances: see `compute_threads`."""
     torch = require("torch", extra="torch")
     device = resolve_device(requested, torch.cuda.device_count)
-    # torch counts the machine's cores, also where a container's quota or its CPU set allows fewer.
-    if torch.get_num_threads() > compute_threads():
-        torch.set_num_threads(compute_threads())
+    # torch counts the machine's cores, also where a container's quota or its CPU set allows fewer. The number holds for
+    # every thread that has not computed yet.
+    threads = compute_threads(instances=instances)
+    if torch.get_num_threads() > threads:
+        torch.set_num_threads(threads)
     return torch, device
 
 

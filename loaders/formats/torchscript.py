@@ -20,7 +20,7 @@ class TorchScriptLoader:
     def load(self, path: Path, *, name: str, version: str, metadata: Mapping[str, Any] | None = None) -> ModelHandle:
         """The archive as a handle, in evaluation mode on the device that `metadata` asks for."""
         metadata = metadata or {}
-        torch, device = torch_on(str(metadata.get("device", "auto")))
+        torch, device = torch_on(str(metadata.get("device", "auto")), metadata.get("instances", 1))
         try:
             module = torch.jit.load(str(path), map_location=device).eval()
         except RuntimeError as error:

@@ -36,7 +36,7 @@ class TransformersLoader:
         if not (path / "config.json").is_file():
             raise ModelLoadError(f"{path.name!r} is not a Hugging Face directory: it has no config.json")
         transformers = require("transformers", extra="transformers")
-        torch, device = torch_on(str(metadata.get("device", "auto")))
+        torch, device = torch_on(str(metadata.get("device", "auto")), metadata.get("instances", 1))
         transformers.utils.logging.disable_progress_bar()
         config = transformers.AutoConfig.from_pretrained(str(path), **_LOCAL)
         classifies = any("ForSequenceClassification" in kind for kind in config.architectures or ())

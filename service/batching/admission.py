@@ -65,8 +65,9 @@ class Admission:
     """Counts rows and refuses what must not enter, each in one step under one lock.
 
     The lock guards `state`, `queued`, `on_the_way`, `abandons`, and `rows` and `abandoned` of every ticket. `queued`
-    is the number of rows in all those tickets. `outstanding` holds every admitted request that its caller has not
-    left yet; single dictionary operations on it are atomic, so callers leave without the lock.
+    is the number of rows in all those tickets; `abandons` changes when some of them need not run any longer.
+    `outstanding` holds every admitted request that its caller has not left yet; single dictionary operations on it are
+    atomic, so callers leave without the lock.
     """
 
     def __init__(
@@ -190,10 +191,12 @@ class Admission:
             return True
 
     def give_up(self, tickets: Iterable[Ticket]) -> None:
-        """The worker has failed these requests; their other rows need not run."""
+        """A worker has failed these requests; their other rows need not run, and whoever has them in a lane is told."""
         with self._lock:
             for ticket in tickets:
-                self._free(ticket)
+                if ticket.rows:
+                    self.abandons += 1
+                    self._free(ticket)
 
     def leave(self, ticket: Ticket) -> None:
         """The caller has its outcome, or does not wait for it any longer."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
 from service.batching.admission import Arrival
-from service.batching.batcher import BatcherStatus
+from service.batching.status import BatcherStatus
 from service.batching.tickets import Answer, Priority
 
 

@@ -5,47 +5,28 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 from service.batching import checks
 from service.batching.admission import Admission, Arrival, Inbox, Signal, WorkerState
+from service.batching.delivery import BatchListener, OnOrigins
 from service.batching.inbox import DrainedQueue
 from service.batching.lanes import Lanes
 from service.batching.listeners import NullListener
 from service.batching.one_shot import OneShotEvent
 from service.batching.policy import BatchPolicy, Company, nobody
 from service.batching.schedulers import Scheduler, make_scheduler
+from service.batching.status import BatcherStatus
+from service.batching.threads import WorkerThreads
 from service.batching.tickets import Answer, Job, Priority, Ticket
 from service.batching.waiting import GONE_CHECK_S, LONGEST_WAIT_S, answer_of, named, wait_for
-from service.batching.worker import BatchListener, OnOrigins, Worker
+from service.batching.worker import Worker
 from service.errors import ClientGone, DeadlineExceeded, JitneyError
 
 
-@dataclass(frozen=True, slots=True)
-class BatcherStatus:
-    """A snapshot for health reports. Times in seconds; None where nothing has happened yet.
-
-    `queued`: rows admitted and not yet in a batch; `backlog_s`: how long the model needs for those, at the pace
-    measured so far. `busy_s`: how long the batch that runs now has been running; `job_s`: likewise a function given to
-    `call` or `post`.
-    """
-
-    state: WorkerState
-    alive: bool
-    queued: int
-    backlog_s: float
-    oldest_wait_s: float
-    busy_s: float
-    job_s: float
-    last_batch_age_s: float | None
-    effective_max_batch_size: int
-    cause: BaseException | None
-
-
 class ThreadedBatcher:
-    """Batches the rows of many threads into calls of one function, made by one worker thread.
+    """Batches the rows of many threads into calls of one function, made by one worker thread, or by a few.
 
     `predict(rows)` gets a list of 1 to `max_batch_size` rows and gives one result per row, in order; rows submitted
     under a `key` reach `predict(rows, key)`, and only rows whose keys are equal and of the same type share a batch (so
@@ -54,10 +35,11 @@ class ThreadedBatcher:
     waited `max_batch_latency_s` since `submit`, or on `close`; `policy="eager"` also lets it leave as soon as the
     worker is free. `scheduler`: "fifo", "length_aware", "grouped", "cost", a registered name, or an object of your own.
     `max_queue_size`: rows admitted and not yet in a batch. `default_timeout_s`: how long `submit` waits at most when it
-    is not told.
+    is not told. `instances`: worker threads, which serve one queue; with more than one `predict` is called by so many
+    threads at once, and can ask `instances.instance()` which of them calls.
     `length_of`: a row's length in tokens, for schedulers and the budget. `padded_length(key, longest)`: the length to
-    which the model really pads a batch, for what is reported about it. `on_start` runs on the worker thread before the
-    first batch; until it has returned, `submit` raises NotReady. `on_stop` runs there after the last one, unless the
+    which the model really pads a batch, for what is reported about it. `on_start` runs on a worker thread before the
+    first batch; until it has returned, `submit` raises NotReady. `on_stop` runs on one after the last batch, unless a
     worker died. `listener` hears of batches and failures. `on_origins(info, key, origins, errors)` hears, on the worker
     thread, whose rows each batch held: for each row the `origin` that its request gave to `ask`.
     `on_the_way()`: how many requests a server has received and not announced yet; for them the eager policy lets a free
@@ -81,6 +63,7 @@ class ThreadedBatcher:
         scheduler: str | Scheduler = "fifo",
         max_queue_size: int = 1024,
         default_timeout_s: float = 30.0,
+        instances: int = 1,
         length_of: Callable[[Any], int] | None = None,
         padded_length: Callable[[Any, int], int] | None = None,
         on_start: Callable[[], None] | None = None,
@@ -94,6 +77,7 @@ class ThreadedBatcher:
     ) -> None:
         max_batch_size = checks.whole("max_batch_size", max_batch_size)
         max_queue_size = checks.whole("max_queue_size", max_queue_size)
+        instances = checks.whole("instances", instances)
         max_batch_latency_s = checks.seconds("max_batch_latency_s", max_batch_latency_s)
         default_timeout_s = checks.seconds("default_timeout_s", default_timeout_s)
         if max_batch_tokens is not None:
@@ -119,20 +103,21 @@ class ThreadedBatcher:
             max_batch_size=max_batch_size,
             max_batch_tokens=max_batch_tokens,
             listener=listener or NullListener(),
+            instances=instances,
             on_start=on_start,
             on_stop=on_stop,
             padded_length=padded_length,
             on_origins=on_origins,
             clock=clock,
         )
-        self._start_lock = threading.Lock()  # guards _thread: a close during a start waits for the thread to be there
-        self._thread: threading.Thread | None = None
+        self._start_lock = threading.Lock()  # held for a start: a close during one waits for the threads to be there
+        self._threads = WorkerThreads(instances, name, self._worker.run)
 
     def __repr__(self) -> str:
         admission = self._admission
         return (
             f"<ThreadedBatcher {self._name!r} {admission.state} queued={admission.queued}"
-            f" inside={len(admission.outstanding)} on_the_way={admission.on_the_way} {self._worker.ceiling!r}>"
+            f" inside={len(admission.outstanding)} on_the_way={admission.on_the_way} {self._worker.delivery.ceiling!r}>"
         )
 
     def __enter__(self) -> Self:
@@ -146,18 +131,17 @@ class ThreadedBatcher:
         self.close()
 
     def start(self) -> None:
-        """Start the worker thread; does nothing when it has been started or closed before."""
+        """Start the worker threads; does nothing when they have been started or closed before."""
         self._admission.refuse_after_fork()
         with self._start_lock:
             if not self._admission.advance(WorkerState.STARTING):
                 return
-            thread = threading.Thread(target=self._worker.run, name=f"{self._name}-worker", daemon=True)
             try:
-                thread.start()
+                self._threads.start()
             except BaseException as error:
                 self._admission.advance(WorkerState.DEAD, cause=error)
+                self._inbox.put(Signal.STOP)  # for those that could be started
                 raise
-            self._thread = thread
         if self._on_start is None:
             # There is nothing to wait for: whoever has started it may submit at once.
             self._admission.advance(WorkerState.RUNNING)
@@ -167,25 +151,24 @@ class ThreadedBatcher:
         return self._admission.started.wait(min(timeout_s, threading.TIMEOUT_MAX))
 
     def close(self, timeout_s: float = 30.0) -> bool:
-        """Take no new work, answer everything that was admitted, and stop the worker thread.
+        """Take no new work, answer everything that was admitted, and stop the worker threads.
 
-        Returns False when the worker did not end within `timeout_s` seconds; then everyone who still waits gets
-        `WorkerDead`. The worker thread itself cannot wait for its own end: called there, it returns False at once and
+        Returns False when they did not end within `timeout_s` seconds; then everyone who still waits gets
+        `WorkerDead`. A worker thread itself cannot wait for its own end: called there, it returns False at once and
         the rest follows. Calling it again is harmless; in a forked child there is nothing to close.
         """
         if self._admission.is_forked:
             return True
         self._admission.advance(WorkerState.DRAINING)
         with self._start_lock:
-            thread = self._thread
-        if thread is None:
+            was_started = bool(self._threads)
+        if not was_started:
             self._admission.advance(WorkerState.STOPPED)
             return True
         self._inbox.put(Signal.STOP)
-        if thread is threading.current_thread():
+        if self._worker.instances.has_this_thread():
             return False
-        thread.join(min(timeout_s, threading.TIMEOUT_MAX))
-        if thread.is_alive():
+        if not self._threads.join(timeout_s):
             self._admission.advance(WorkerState.DEAD)
             self._admission.fail_everyone("the batcher was closed before the model answered")
             return False
@@ -261,7 +244,7 @@ class ThreadedBatcher:
     def call(
         self, run: Callable[[], Any], timeout_s: float | None = None, *, is_gone: Callable[[], bool] | None = None
     ) -> Any:
-        """Call `run` on the worker thread, between two batches, and return what it returns.
+        """Call `run` on a worker thread, between two batches, and return what it returns.
 
         What it raises is raised here. After `timeout_s` seconds DeadlineExceeded is raised, and ClientGone when
         `is_gone` says so: a call that has begun goes on, one that has not does not take place. No batch runs meanwhile.
@@ -302,30 +285,35 @@ class ThreadedBatcher:
     def status(self, belongs: Callable[[Any], bool] | None = None) -> BatcherStatus:
         """A snapshot; takes no lock and never waits. `belongs(key)`: count only rows that wait under such keys."""
         now = self._clock()
-        worker, admission, thread = self._worker, self._admission, self._thread
+        worker, admission, threads = self._worker, self._admission, self._threads
         waiting = [ticket for ticket in list(admission.outstanding) if ticket.rows]
         queued = admission.queued
         if belongs is not None:
             waiting = [ticket for ticket in waiting if belongs(ticket.key)]
             queued = sum(len(ticket.rows) for ticket in waiting)
-        last_batch_at = worker.last_batch_at
+        last_batch_at = worker.delivery.last_batch_at
+        state = admission.state
+        # Of threads that stop, the last one has something to do yet.
+        alive = threads.any_is_there if state is WorkerState.DRAINING else threads.are_there
         return BatcherStatus(
-            state=admission.state,
-            alive=thread is not None and thread.is_alive() and admission.state is not WorkerState.DEAD,
+            state=state,
+            alive=alive and state is not WorkerState.DEAD,
             queued=queued,
             backlog_s=queued * worker.row_s,
             oldest_wait_s=max(0.0, now - waiting[0].enqueued_at) if waiting else 0.0,
-            busy_s=_since(worker.busy_since, now),
+            busy_s=_since(worker.instances.busy_since, now),
             job_s=_since(worker.job_since, now),
             last_batch_age_s=None if last_batch_at is None else max(0.0, now - last_batch_at),
-            effective_max_batch_size=worker.ceiling.rows,
+            effective_max_batch_size=worker.effective_max_batch_size,
             cause=admission.cause,
+            instances=len(worker.instances),
+            busy_instances=worker.instances.busy,
         )
 
     @property
     def effective_max_batch_size(self) -> int:
         """How many rows memory allows in a batch now."""
-        return self._worker.ceiling.rows
+        return self._worker.effective_max_batch_size
 
     @property
     def queued(self) -> int:
@@ -392,8 +380,8 @@ class ThreadedBatcher:
         return self._default_timeout_s if timeout_s is None else checks.patience("timeout_s", timeout_s)
 
     def _refuse_worker(self) -> None:
-        """Nothing that waits for the worker thread can be called on it."""
-        if self._worker.thread_id == threading.get_ident():
+        """Nothing that waits for a worker thread can be called on one."""
+        if self._worker.instances.has_this_thread():
             raise RuntimeError(
                 "the worker thread called its own batcher and would wait for itself: "
                 "call the function directly, or from another thread"

@@ -1,6 +1,6 @@
 """Waiting rows, sorted into lanes. A lane holds rows that may share a batch; batches never mix lanes.
 
-Everything here belongs to the worker thread. The order inside a lane is first come first served by request,
+Everything here belongs to the worker thread that leads. The order inside a lane is first come first served by request,
 with one exception: a request larger than a batch gives up its turn after each batch's worth of rows and queues
 again behind the callers that came meanwhile, so that one bulk caller does not hold up single rows.
 

@@ -27,7 +27,7 @@ class Scheduler(Protocol):
     `look_ahead(limits)`: how many waiting rows it wants to see. `select(rows, limits, passes)`: rows is not empty and
     in arrival order; the answer holds distinct positions in it, in the order in which the batch is to be laid out,
     and is within `limits`. `passes`: how many batches of this lane in a row have left without rows[0].
-    *Thread:* worker, with no lock held. An exception fails the rows at the front and nobody else.
+    *Thread:* the worker thread that leads, so one at a time. An exception fails the rows at the front and nobody else.
     """
 
     def look_ahead(self, limits: BatchLimits) -> int: ...
@@ -43,7 +43,7 @@ class LearningScheduler(Scheduler, Protocol):
     what its rows were padded to, tokens. `enough(front, limits)`: so many rows are enough for a batch around `front`,
     the row whose turn it is: where as many wait, it leaves at once. `learnt(lane)`: what is known of a lane, for
     people; called by any thread.
-    *Thread:* worker, with no lock held. An exception is logged, and costs nobody anything.
+    *Thread:* the worker thread that leads, so one at a time. An exception is logged, and costs nobody anything.
     """
 
     def learn(self, lane: LaneName, rows: int, length: int, seconds: float) -> None: ...

@@ -110,15 +110,16 @@ class LaneName:
 class Ticket:
     """One request while it is in the batcher; it needs no lock of its own.
 
-    Writers: the request thread makes it and, holding the admission's lock, sets `abandoned`. The worker writes
-    results, batches and failures, and sets `done` last; after that nothing changes. `rows` holds those that no batch
-    has taken, by index and so in the caller's order; it changes under the admission's lock only, and is replaced
-    rather than emptied, so that the worker may look through it without the lock. Rows that left it hold the ticket,
-    but not the other way round: a request is freed without the garbage collector. Four fields belong to
-    the lane, that is to the worker: `level` is the priority that the request has now, `turn_at` when it last queued up,
-    `credit` how many rows it may still send before it must queue again, `unserved` how many rows the lane counts for
-    it. `origin`: what `ask` was told of where the request comes from, set before it is admitted. `request_id`: what the
-    log calls the request.
+    Writers: the request thread makes it and, holding the admission's lock, sets `abandoned`. The worker threads write
+    results, batches and failures, holding the delivery's lock, as several batches may hold rows of it at a time. Who
+    writes the last result, or a failure, sets `done`; what comes after a failure is read by nobody. `rows` holds those
+    that no batch has taken, by index and so in the caller's order; it changes under the admission's lock only, and is
+    replaced rather than emptied, so that a worker may look through it without the lock. Rows that left it hold the
+    ticket, but not the other way round: a request is freed without the garbage collector. Four fields belong to the
+    lane, that is to the thread that leads the workers: `level` is the priority that the request has now, `turn_at` when
+    it last queued up, `credit` how many rows it may still send before it must queue again, `unserved` how many rows the
+    lane counts for it. `origin`: what `ask` was told of where the request comes from, set before it is admitted.
+    `request_id`: what the log calls the request.
     """
 
     lane: LaneName
@@ -181,17 +182,26 @@ class Ticket:
         return self.abandoned or self.failure is not None or now >= self.deadline
 
     def answer(self, row: Row, result: Any, info: BatchInfo) -> None:
-        """Record a row's own result. *Thread:* worker."""
+        """Record a row's own result. *Thread:* a worker's, with the delivery's lock."""
         self.results[row.index] = result
         self.batches[row.index] = info
         self.unanswered -= 1
 
     def fail(self, error: BaseException, row: Row | None = None) -> None:
-        """Record the first error; `row` when a row of its own caused it. *Thread:* worker, or whoever ends it."""
+        """Record the first error; `row` when a row of its own caused it. *Thread:* as `answer`, or whoever ends it."""
         if self.failure is None:
             self.failure = error
         if row is not None:
             self.failed_rows += (row.index,)
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Rows that a worker thread has taken out of the queue to run them together; all are of one lane."""
+
+    lane: LaneName
+    rows: list[Row]
+    reason: FlushReason
 
 
 def requests_of(rows: Sequence[Row]) -> str:
@@ -203,7 +213,7 @@ def requests_of(rows: Sequence[Row]) -> str:
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A function that the worker thread calls between two batches. The worker writes the outcome, then sets `done`.
+    """A function that a worker thread calls between two batches. It writes the outcome, then sets `done`.
 
     `awaited`: somebody waits for the outcome, and learns of a failure. `is_wanted`: the waiter makes it False when it
     leaves; then the call need not take place.

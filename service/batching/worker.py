@@ -1,26 +1,25 @@
-"""The one thread that owns the model: it collects rows, runs batches, and wakes the callers."""
+"""The threads that own the model: they collect rows, run batches, and wake the callers. Usually it is one."""
 
 from __future__ import annotations
 
-import itertools
 import logging
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
-from service.batching import checks
 from service.batching.admission import Admission, Inbox, Message, Signal, WorkerState
-from service.batching.ceiling import Ceiling
-from service.batching.faults import FaultKind, log_error
-from service.batching.isolation import Outcomes, run_isolated
+from service.batching.delivery import BatchListener, Delivery, OnOrigins
+from service.batching.faults import log_error
+from service.batching.instances import Instance, Instances
+from service.batching.isolation import run_isolated
 from service.batching.lanes import Lane, Lanes
 from service.batching.policy import BatchLimits
 from service.batching.schedulers import LearningScheduler, Scheduler
-from service.batching.tickets import BatchInfo, FlushReason, Job, Row, Ticket, requests_of
-from service.errors import PredictionFailed, SchedulerFailed
+from service.batching.tickets import Batch, Job, Row, Ticket, requests_of
+from service.errors import SchedulerFailed
 
 _log = logging.getLogger("jitney.worker")
 
@@ -32,33 +31,15 @@ class StartFailed(Exception):
     """For `on_start` to raise when it has told the log why already; the worker ends without a traceback."""
 
 
-class BatchListener(Protocol):
-    """Hears what the worker does. Called on the worker thread, with no lock held.
-
-    `on_batch`: a batch has run and its callers are awake; `waits_s` is each row's time in the queue, `errors` has one
-    entry for each row that failed. `on_split`: a model call on `size` rows failed and is split. `on_death`: the worker
-    has ended by `cause`, everyone has been answered, and the thread is about to end.
-    """
-
-    def on_batch(
-        self, info: BatchInfo, key: Any, waits_s: Sequence[float], errors: Sequence[PredictionFailed]
-    ) -> None: ...
-
-    def on_split(self, kind: FaultKind, size: int, key: Any) -> None: ...
-
-    def on_death(self, cause: BaseException) -> None: ...
-
-
-# Hears whose rows a batch held: what is told of it, its key, the origin of each row's request, the rows' errors.
-OnOrigins = Callable[[BatchInfo, Any, Sequence[object | None], Sequence[PredictionFailed]], None]
-
-
 class Worker:
-    """Everything that the worker thread does; `run` is the body of the thread.
+    """Everything that the worker threads do; `run` is the body of each.
 
     `predict(key, payloads)` calls the model. `on_origins` is told of a batch after the listener, with the `origin` of
-    each row's request, in the order of the rows. `busy_since`, `job_since` and `last_batch_at` are clock readings for
-    the health report, written here only.
+    each row's request, in the order of the rows. `job_since` is a clock reading for the health report.
+
+    One thread at a time is the leader: it waits at the inbox, does jobs, and chooses batches. Inbox, lanes, jobs and
+    scheduler are its own, and need no other lock. With a batch in its hands it lets the next thread lead, and calls the
+    model. A job is done when no batch is in the model, and none gets there before the job has ended.
     """
 
     def __init__(
@@ -72,6 +53,7 @@ class Worker:
         max_batch_size: int,
         max_batch_tokens: int | None,
         listener: BatchListener,
+        instances: int = 1,
         on_start: Callable[[], None] | None = None,
         on_stop: Callable[[], None] | None = None,
         padded_length: Callable[[Hashable, int], int] | None = None,
@@ -88,58 +70,123 @@ class Worker:
         self._listener = listener
         self._on_start = on_start
         self._on_stop = on_stop
-        self._padded_length = padded_length
-        self._on_origins = on_origins
         self._clock = clock
-        self._batch_ids = itertools.count(1)
+        self.instances = Instances(instances)
+        self.delivery = Delivery(
+            admission,
+            listener,
+            max_batch_size=max_batch_size,
+            learns=self._learning is not None,
+            padded_length=padded_length,
+            on_origins=on_origins,
+        )
+        # Who has it leads. Nobody waits for it longer than the leader does for a message, or a job takes.
+        self._leading = threading.Lock()
+        # Of the leader, but for the first thread that dies, which sets `_is_over`.
         self._seen_abandons = 0
         self._patience_s = IDLE_WAIT_S
         self._jobs: deque[Job] = deque()
         self._job_was_last = False
-        self._in_model: list[Row] = []
         self._draining = False
-        self.thread_id: int | None = None  # of the thread that is in `run`
-        self.ceiling = Ceiling(max_batch_size)
-        self.row_s = 0.0
-        self.busy_since: float | None = None
+        self._is_over = False
+        self._ending = threading.Lock()  # guards _left, and the step from serving to the end
+        self._left = 0
         self.job_since: float | None = None
-        self.last_batch_at: float | None = None
 
-    def run(self) -> None:
-        """Load, serve until told to stop, and leave nobody waiting whatever happens."""
-        self.thread_id = threading.get_ident()
+    @property
+    def effective_max_batch_size(self) -> int:
+        """How many rows memory allows in a batch now."""
+        return self.delivery.ceiling.rows
+
+    @property
+    def row_s(self) -> float:
+        """How long a row takes, at the pace measured so far, when all threads are busy; seconds."""
+        return self.delivery.row_s / len(self.instances)
+
+    def run(self, number: int = 0) -> None:
+        """Load, serve until told to stop, and leave nobody waiting whatever happens; number: of the instance."""
+        mine = self.instances.enter(number)
         try:
-            if self._on_start is not None:
-                self._on_start()
-            self._admission.advance(WorkerState.RUNNING)
-            while self._jobs or self._lanes or not self._draining:
-                self.turn()
+            self._begin(mine)
+            while self._take_batch(mine):
+                self._serve(mine)
         except BaseException as error:
             # The last line of the thread: whatever ended it, everyone who waits is told.
-            self._end(WorkerState.DEAD, error)
-            shown = None if isinstance(error, StartFailed) else error
-            where = f" on {requests_of(self._in_model)}" if self._in_model else ""
-            self._in_model = []
-            log_error(_log, logging.CRITICAL, "the inference worker has ended%s", where, error=shown)
-            self._tell(self._listener.on_death, error)
+            self._die(mine, error)
         else:
-            self._end(WorkerState.STOPPED, None)
-            if self._on_stop is not None:
-                self._tell(self._on_stop)
+            self._retire()
         finally:
-            self.thread_id = None  # the system may give its number to another thread
+            self.instances.leave()
+
+    def turn(self) -> None:
+        """One step of `run`: receive what has come, then do one job, or send at most one batch."""
+        mine = self.instances.first
+        with self._leading:
+            self._lead(mine)
+        if mine.batch is not None:
+            self._serve(mine)
+
+    def _begin(self, mine: Instance) -> None:
+        """The first thread makes the start; until its end nothing comes in that the others could do."""
+        if mine is not self.instances.first:
+            return
+        if self._on_start is not None:
+            self._on_start()
+        self._admission.advance(WorkerState.RUNNING)
+
+    def _take_batch(self, mine: Instance) -> bool:
+        """Lead until there is a batch; False when there is none left, and never will be."""
+        with self._leading:
+            while mine.batch is None:
+                if self._is_finished():
+                    return False
+                self._lead(mine)
+        return True
+
+    def _is_finished(self) -> bool:
+        return self._is_over or (self._draining and not self._jobs and not self._lanes)
+
+    def _die(self, mine: Instance, cause: BaseException) -> None:
+        """One thread has ended by a fault, and the others are to follow it."""
+        with self._ending:
+            is_first, self._is_over = not self._is_over, True
+        where = ""
+        if mine.busy_since is not None and mine.batch is not None:
+            where = f" on {requests_of(mine.batch.rows)}"
+        self.instances.done(mine)
+        shown = None if isinstance(cause, StartFailed) else cause
+        if is_first:
+            self._end(WorkerState.DEAD, cause)
+        log_error(_log, logging.CRITICAL, "the inference worker has ended%s", where, error=shown)
+        if is_first:
+            if len(self.instances) > 1:
+                self._inbox.put(Signal.STOP)  # whoever leads waits there
+            self.delivery.tell(self._listener.on_death, cause)
+
+    def _retire(self) -> None:
+        """There is nothing left to do; the last thread to see that ends the service."""
+        with self._ending:
+            self._left += 1
+            is_last = self._left == len(self.instances) and not self._is_over
+        if not is_last:
+            return
+        self._end(WorkerState.STOPPED, None)
+        if self._on_stop is not None:
+            self.delivery.tell(self._on_stop)
 
     def _end(self, state: WorkerState, cause: BaseException | None) -> None:
         self._admission.advance(state, cause=cause)
-        self.busy_since = self.job_since = None
+        self.job_since = None
         self._admission.fail_everyone("the inference worker ended before it answered", cause)
 
-    def turn(self) -> None:
-        """Receive what has come, then do one job, or send at most one batch; jobs and batches take turns."""
+    def _lead(self, mine: Instance) -> None:
+        """Receive what has come, then do one job, or take at most one batch; jobs and batches take turns."""
+        self._learn()  # also before the wait, which may be long
         company_s = self._receive()
+        self._learn()
         if self._jobs and not self._job_was_last:
             self._job_was_last = True
-            self._do(self._jobs.popleft())
+            self._do(self._jobs.popleft(), mine)
             # A job may take long: what came meanwhile must be received before a batch is chosen.
             self._patience_s = 0.0
             return
@@ -149,7 +196,7 @@ class Worker:
         if self._admission.abandons != self._seen_abandons:
             self._seen_abandons = self._admission.abandons
             self._lanes.drop_expired(now)
-        limits = BatchLimits(self.ceiling.rows, self._max_batch_tokens)
+        limits = BatchLimits(self.effective_max_batch_size, self._max_batch_tokens)
         ready = self._lanes.ready(
             now,
             limits,
@@ -161,9 +208,18 @@ class Worker:
             self._patience_s = 0.0 if self._jobs else self._patience(now, company_s)
             return
         lane, reason = ready
-        self._serve(lane, limits, reason)
+        rows = self._claim(lane, limits)
+        self._lanes.tidy(lane)
+        if rows:
+            mine.batch = Batch(lane.name, rows, reason)
         # When nothing is left, another look before the next wait would be in vain.
         self._patience_s = 0.0 if self._lanes or self._jobs else IDLE_WAIT_S
+
+    def _learn(self) -> None:
+        """Let the scheduler hear what batches took, whichever thread ran them."""
+        lessons = self.delivery.lessons
+        while lessons and self._learning is not None:
+            self.delivery.tell(self._learning.learn, *lessons.popleft())
 
     def _is_enough(self, lane: Lane, limits: BatchLimits) -> bool:
         """Whether the scheduler knows that further rows would make no batch of the lane cheaper."""
@@ -206,7 +262,10 @@ class Worker:
         elif message is Signal.STOP:
             self._draining = True
 
-    def _do(self, job: Job) -> None:
+    def _do(self, job: Job, mine: Instance) -> None:
+        self.instances.wait_for_others(mine)
+        if self._is_over:
+            return  # whoever died meanwhile has told everyone, and the model may not be what it was
         self.job_since = self._clock()
         try:
             if job.is_wanted:
@@ -237,104 +296,32 @@ class Worker:
 
     def _fail_front(self, lane: Lane, limits: BatchLimits, cause: Exception) -> None:
         rows = lane.front(limits)
-        for row in rows:
+        errors = []
+        for _ in rows:
             error = SchedulerFailed("the scheduler failed while it formed a batch")
             error.__cause__ = cause
-            row.ticket.fail(error, row)
-        self._finish(lane, rows)
+            errors.append(error)
+        self.delivery.fail(rows, errors)
+        lane.drop(self._clock())
         told = "the scheduler failed; %d rows get an error, of %s"
         log_error(_log, logging.ERROR, told, len(rows), requests_of(rows), error=cause)
 
-    def _serve(self, lane: Lane, limits: BatchLimits, reason: FlushReason) -> None:
-        """Run the next batch of a lane and answer its callers."""
-        rows = self._claim(lane, limits)
-        self._lanes.tidy(lane)
-        if not rows:
-            return
-        started_at = self.busy_since = self._clock()
-        self._in_model = rows
+    def _serve(self, mine: Instance) -> None:
+        """Run the batch that this thread has, and answer its callers."""
+        batch = mine.batch
+        assert batch is not None
+        key = batch.lane.key
+        started_at = mine.busy_since = self._clock()
         outcomes = run_isolated(
-            lambda payloads: self._predict(lane.key, payloads),
-            rows,
+            lambda payloads: self._predict(key, payloads),
+            batch.rows,
             wanted=lambda row: not row.ticket.expired(self._clock()),
-            on_split=lambda kind, size: self._on_split(kind, size, lane.key),
+            on_split=lambda kind, size: self.delivery.split(kind, size, key),
         )
         ended_at = self._clock()
-        self._in_model = []
-        lengths = [row.length for row in rows]
-        info = BatchInfo(
-            batch_id=next(self._batch_ids),
-            size=len(rows),
-            reason=reason,
-            started_at=started_at,
-            model_s=ended_at - started_at,
-            runs=outcomes.runs,
-            tokens=sum(lengths),
-            padded_length=self._padded(lane.key, max(lengths)),
-        )
-        self._deliver(lane, rows, outcomes, info)
+        mine.busy_since = None
+        self.delivery.deliver(batch, outcomes, started_at, ended_at)
+        self.instances.done(mine)
         # An error of the model keeps this frame alive, and its caller keeps the error. The frame lets go of both the
         # rows and their errors here, or they would keep each other until the garbage collector comes.
-        del rows, outcomes
-
-    def _padded(self, key: Hashable, longest: int) -> int:
-        """To what length the model padded the batch; the longest row's where that is not told, or is nonsense."""
-        if self._padded_length is None:
-            return longest
-        try:
-            padded = self._padded_length(key, longest)
-            return longest if padded is longest else checks.whole("padded_length", padded, longest)
-        except Exception as error:
-            log_error(_log, logging.ERROR, "padded_length() failed; the longest row's length is used", error=error)
-            return longest
-
-    def _deliver(self, lane: Lane, rows: list[Row], outcomes: Outcomes, info: BatchInfo) -> None:
-        if outcomes.runs == 1:
-            self.ceiling.succeeded(len(rows))
-        for position, row in enumerate(rows):
-            if position in outcomes.errors:
-                outcomes.errors[position].request_id = row.ticket.request_id
-                row.ticket.fail(outcomes.errors[position], row)
-            elif position not in outcomes.left_out:
-                row.ticket.answer(row, outcomes.results[position], info)
-        self._finish(lane, rows)
-        self.busy_since = None
-        self.last_batch_at = info.started_at + info.model_s
-        self._observe_pace(info)
-        # The callers are awake already: what is counted here costs none of them any time.
-        waits_s = [info.started_at - row.ticket.enqueued_at for row in rows]
-        errors = list(outcomes.errors.values())
-        if self._learning is not None and outcomes.runs == 1 and not errors:
-            self._tell(self._learning.learn, lane.name, info.size, info.padded_length, info.model_s)
-        self._tell(self._listener.on_batch, info, lane.key, waits_s, errors)
-        if self._on_origins is not None:
-            self._tell(self._on_origins, info, lane.key, [row.ticket.origin for row in rows], errors)
-
-    def _on_split(self, kind: FaultKind, size: int, key: Hashable) -> None:
-        if kind is FaultKind.OUT_OF_MEMORY:
-            self.ceiling.lower(size)
-        self._tell(self._listener.on_split, kind, size, key)
-
-    def _tell(self, hear: Callable[..., None], *news: Any) -> None:
-        """Call whoever listens, or frees the model; neither may cost a caller the answer."""
-        try:
-            hear(*news)
-        except Exception as error:
-            log_error(_log, logging.ERROR, "a listener of the inference worker failed", error=error)
-
-    def _finish(self, lane: Lane, rows: Sequence[Row]) -> None:
-        """Wake every caller whose request is complete or has failed, once each."""
-        tickets = {row.ticket: None for row in rows}
-        failed = [ticket for ticket in tickets if ticket.failure is not None]
-        if failed:
-            self._admission.give_up(failed)
-            lane.drop(self._clock())
-            self._lanes.tidy(lane)
-        for ticket in tickets:
-            if ticket.unanswered == 0 or ticket.failure is not None:
-                ticket.done.set()
-
-    def _observe_pace(self, info: BatchInfo) -> None:
-        """Keep a running mean of the time per row, for the answer to "when is there room again"."""
-        row_s = info.model_s / info.size
-        self.row_s = row_s if self.row_s == 0.0 else 0.8 * self.row_s + 0.2 * row_s
+        del batch, outcomes

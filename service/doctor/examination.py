@@ -22,6 +22,7 @@ from service.doctor.gunicorn_values import GunicornValues, WrongOptions, check_g
 from service.doctor.models import look_at_models
 from service.doctor.nginx import check_nginx
 from service.doctor.threads import (
+    check_instances,
     check_native_threads,
     check_open_files,
     check_placement,
@@ -95,7 +96,8 @@ def _allowed(fault: str) -> str:
 def _resources(settings: Settings, values: GunicornValues, environ: dict[str, str]) -> Iterator[Finding]:
     yield from check_threads(settings, values)
     yield check_workers(values, settings.model_sharing)
-    yield check_native_threads(environ, cpu_count(), values.workers)
+    yield check_instances(settings, cpu_count(), values.workers)
+    yield check_native_threads(environ, cpu_count(), values.workers, settings.model_instances)
     yield check_placement(settings, len(allowed_cores()), values.workers)
     soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     yield check_open_files(values, -1 if soft_limit == resource.RLIM_INFINITY else soft_limit)

@@ -52,12 +52,32 @@ def check_workers(values: GunicornValues, sharing: ModelSharing = ModelSharing.C
     return ok("workers", f"one process owns the model{told}")
 
 
-def check_native_threads(environ: Mapping[str, str], cpus: int, workers: int) -> Finding:
-    """The numeric libraries' threads against the CPUs that the container has. environ: before anything is sized."""
-    share = max(1, cpus // workers)
+def check_instances(settings: Settings, cpus: int, workers: int) -> Finding:
+    """The copies of each model against the CPUs, and against a device that all of them would share."""
+    instances = settings.model_instances
+    if instances == 1:
+        return ok("MODEL_INSTANCES", "one worker thread owns the model of a process")
+    if settings.device.startswith("cuda"):
+        found = (
+            f"{instances} copies of each model on {settings.device}, which runs one batch after the other all the same"
+        )
+        return warning("MODEL_INSTANCES", found, "MODEL_INSTANCES=1")
+    owners = 1 if settings.model_sharing is ModelSharing.ONE else workers
+    if instances * owners > cpus:
+        found = f"{instances * owners} copies of each model that compute at the same time, and {cpus} CPUs"
+        return warning("MODEL_INSTANCES", found, f"MODEL_INSTANCES={max(1, cpus // owners)}")
+    return ok("MODEL_INSTANCES", f"{instances} copies of each model in a process, which needs so many times the memory")
+
+
+def check_native_threads(environ: Mapping[str, str], cpus: int, workers: int, instances: int = 1) -> Finding:
+    """The numeric libraries' threads against the CPUs that the container has. environ: before anything is sized;
+    instances: copies of the model that compute at the same time in a process.
+    """
+    share = max(1, cpus // (workers * instances))
     over = [f"{name}={environ[name]}" for name in POOL_VARIABLES if _number(environ.get(name)) > share]
     if over:
         who = "the process" if workers == 1 else f"each of {workers} processes"
+        who = who if instances == 1 else f"each of {instances} copies of a model in {who}"
         found = f"{', '.join(over)}: of {cpus} CPUs {who} has {share}, and more threads slow each other down"
         return warning(
             "native threads", found, " ".join(f"{name}={share}" for name in POOL_VARIABLES if name in environ)

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from service.batching.batcher import BatcherStatus
+from service.batching.status import BatcherStatus
 from service.metrics.families import counts_are_shared, family
 
 # How old the state of another process may be in an answer, seconds; it costs some microseconds to write it down.

@@ -16,7 +16,7 @@ class FilledCalls:
     Filling never costs an answer: it keeps within what memory allows now (`fits()`, rows), and when a batch that was
     filled up does not fit, its own rows run alone, and no batch is filled up that far for a while.
 
-    *Thread:* worker.
+    *Thread:* any worker's.
     """
 
     def __init__(self, sizes: Sequence[int], max_batch_size: int, fits: Callable[[], int]) -> None:

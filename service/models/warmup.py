@@ -10,8 +10,10 @@ import numpy as np
 
 from loaders.errors import ModelLoadError
 from loaders.handle import ModelHandle
+from service.batching.instances import acting_as
 from service.errors import NonFiniteOutput, PredictionFailed
 from service.last_words import last_words
+from service.models.copies import copies_of
 from service.models.examples import TEXT, example_row
 from service.outputs import present
 
@@ -23,15 +25,24 @@ Predict = Callable[[ModelHandle, list[Any], Mapping[str, Any]], Any]
 def warm_up(model: ModelHandle, max_batch_size: int, predict: Predict, buckets: Sequence[int] = ()) -> Any | None:
     """Run a batch of one, a full batch, and one of each size in `buckets`; the prediction for a made-up row, if any.
 
+    Of a model in several copies each is called as by its own worker thread; the others wait meanwhile.
     buckets: the sizes that batches are filled up to, rising; those above the first that holds a full batch never occur.
     Raises ModelLoadError, from whatever the model raised, or when what it gives can be no prediction. *Thread:* worker.
     """
     row = example_row(model.input)
     if row is None:
         return None
-    prediction = None
     reached = [size for size, below in zip(buckets, (0, *buckets), strict=False) if below < max_batch_size]
-    for size in sorted({1, max_batch_size, *reached}):
+    sizes = sorted({1, max_batch_size, *reached})
+    for number in range(copies_of(model)):
+        with acting_as(number):
+            prediction = _run(model, row, sizes, predict)
+    return prediction
+
+
+def _run(model: ModelHandle, row: Any, sizes: Sequence[int], predict: Predict) -> Any | None:
+    prediction = None
+    for size in sizes:
         what = f"the warm-up batch of {size} {'row' if size == 1 else 'rows'} ({_described(row)})"
         try:
             results = predict(model, [row] * size, {})

@@ -54,19 +54,29 @@ class Choice(NamedTuple):
 
 
 def choose(
-    mode: PlacementMode, cores: int, costs: Collection[ModelCost | None], *, has_other_work: bool = False
+    mode: PlacementMode,
+    cores: int,
+    costs: Collection[ModelCost | None],
+    *,
+    has_other_work: bool = False,
+    instances: int = 1,
 ) -> Choice:
     """Where the threads run.
 
     cores: how many the process may use. costs: of every loaded model, None for one that could not be measured.
-    has_other_work: the HTTP threads do more than these models' requests.
+    has_other_work: the HTTP threads do more than these models' requests. instances: worker threads, which stay free
+    where there are several: they are there to use as many cores.
     """
     if mode is PlacementMode.OFF:
         return _nowhere("THREAD_PLACEMENT=off")
     if cores < 2:
         return _nowhere("there is one core only" if cores else "this system does not place threads")
     if mode is PlacementMode.PIN:
-        return Choice(True, _worker_place(costs), "THREAD_PLACEMENT=pin")
+        place = WorkerPlace.FREE if instances > 1 else _worker_place(costs)
+        return Choice(True, place, "THREAD_PLACEMENT=pin")
+    if instances > 1:
+        # As beside native threads: those that are kept to one core could not move out of the way of any of them.
+        return _nowhere(f"MODEL_INSTANCES={instances}: so many worker threads keep as many cores busy")
     return _by_cost(costs, has_other_work=has_other_work)
 
 

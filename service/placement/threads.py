@@ -22,7 +22,7 @@ class Placement:
     everybody is placed anew.
 
     turn: a number of this process that no other process of the service has: they take different cores.
-    has_other_work: see `choose`.
+    has_other_work, instances: see `choose`.
 
     One lock guards the costs, the choice and the HTTP threads; it is held while threads are placed, so that of two
     choices the later one stays.
@@ -34,11 +34,13 @@ class Placement:
         *,
         turn: int = 0,
         has_other_work: bool = False,
+        instances: int = 1,
         allowed: tuple[int, ...] | None = None,
     ) -> None:
         self._lock = threading.Lock()
         self._mode = mode
         self._has_other_work = has_other_work
+        self._instances = instances
         self._cores = cores.allowed_cores() if allowed is None else allowed
         self.any_core = frozenset(self._cores)
         self.one_core = frozenset(self._cores[turn % len(self._cores) :][:1]) if self._cores else frozenset()
@@ -60,7 +62,7 @@ class Placement:
     @property
     def measures(self) -> bool:
         """Whether it matters what a model costs: if not, nothing need be measured."""
-        if self._mode is PlacementMode.OFF or len(self._cores) < 2:
+        if self._mode is PlacementMode.OFF or len(self._cores) < 2 or self._instances > 1:
             return False
         return self._mode is PlacementMode.PIN or not self._has_other_work
 
@@ -102,7 +104,13 @@ class Placement:
         }
 
     def _decide(self) -> None:
-        choice = choose(self._mode, len(self._cores), self._costs.values(), has_other_work=self._has_other_work)
+        choice = choose(
+            self._mode,
+            len(self._cores),
+            self._costs.values(),
+            has_other_work=self._has_other_work,
+            instances=self._instances,
+        )
         before, self._choice = self._choice, choice
         if choice.on_one_core != before.on_one_core:
             self._place_http_threads()
@@ -122,7 +130,8 @@ class Placement:
 
 
 class WorkerSeat:
-    """The place of one worker thread, which moves when the thread itself is about to call a model.
+    """The place of the worker thread, which moves when the thread itself is about to call a model. Several of them are
+    never anywhere but on any core, so that one seat tells of all.
 
     It is never on one core while a model is loaded and warmed up: the native threads of a library begin where the
     thread runs that needs them first, and stay there.

@@ -22,6 +22,7 @@ def start_summary(settings: Settings, *, threads: int, workers: int) -> tuple[st
         "device": settings.device,
         "workers": workers,
         "threads": threads,
+        "model_instances": settings.model_instances,
         "native_threads": settings.omp_num_threads,
         "thread_placement": settings.thread_placement.value,
         "max_batch_size": settings.max_batch_size,

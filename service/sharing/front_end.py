@@ -8,9 +8,10 @@ from typing import Any
 from loaders.errors import ModelError
 from loaders.handle import ModelHandle
 from service.batching.tickets import BatchInfo
+from service.lane_key import LaneKey
 from service.placement.cores import allowed_cores
 from service.placement.rule import PlacementMode
-from service.runtime import LaneKey, Runtime
+from service.runtime import Runtime
 from service.sharing.asking import Lane
 from service.sharing.cores import core_for, keep_to, works_without_interpreter
 from service.sharing.remote import RemoteBatcher

@@ -16,8 +16,9 @@ from loaders.errors import ModelError
 from loaders.signature import OutputSpec
 from service.batching.batcher import ThreadedBatcher
 from service.errors import NotReady
+from service.lane_key import LaneKey
 from service.outputs import present
-from service.runtime import LaneKey, Runtime
+from service.runtime import Runtime
 from service.sharing.asking import Lane
 from service.sharing.description import described
 from service.sharing.failures import described_load_error

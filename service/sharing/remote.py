@@ -15,8 +15,8 @@ from loaders.errors import ModelError
 from loaders.handle import ModelHandle
 from service.batching import checks
 from service.batching.admission import Admission, Arrival, WorkerState
-from service.batching.batcher import BatcherStatus
 from service.batching.inbox import DrainedQueue
+from service.batching.status import BatcherStatus
 from service.batching.tickets import Answer, BatchInfo, Priority, Ticket
 from service.batching.waiting import answer_of, named, wait_for
 from service.errors import Draining, JitneyError, NotReady, WorkerDead

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from service.batching.admission import WorkerState
-from service.batching.batcher import BatcherStatus
+from service.batching.status import BatcherStatus
 from service.sharing.frames import FrameError
 
 # How often the owner tells, seconds.
@@ -41,6 +41,8 @@ class OwnerState(NamedTuple):
     job_since: float | None
     last_batch_at: float | None
     effective_max_batch_size: int
+    instances: int = 1
+    busy_instances: int = 0
 
 
 def told(status: BatcherStatus, retry_after_s: Callable[[int], float], now: float) -> list[Any]:
@@ -62,6 +64,8 @@ def told(status: BatcherStatus, retry_after_s: Callable[[int], float], now: floa
             job_since=since(status.job_s),
             last_batch_at=None if last_age_s is None else now - last_age_s,
             effective_max_batch_size=status.effective_max_batch_size,
+            instances=status.instances,
+            busy_instances=status.busy_instances,
         )
     )
 
@@ -97,4 +101,6 @@ def as_status(
         last_batch_age_s=None if state.last_batch_at is None else age_s(state.last_batch_at),
         effective_max_batch_size=state.effective_max_batch_size,
         cause=cause,
+        instances=state.instances,
+        busy_instances=state.busy_instances,
     )

@@ -296,6 +296,8 @@ def test_threads_are_counted_and_do_not_spin() -> None:
     runtime = Runtime([CPU], [CPU])
     _session(runtime, Path("m.onnx"), "cpu")
     assert runtime.options.intra_op_num_threads == compute_threads()
+    _session(runtime, Path("m.onnx"), "cpu", 2)
+    assert runtime.options.intra_op_num_threads == compute_threads(instances=2)
     assert runtime.options.inter_op_num_threads == 1
     assert runtime.options.entries["session.intra_op.allow_spinning"] == "0"
 

@@ -166,7 +166,11 @@ class Simulation:
         budget, cost = self.setup.max_batch_tokens, len(lengths) * max(lengths)
         self.expect(budget is None or len(lengths) == 1 or cost <= budget, "over the token budget")
         # To `cost` the size is a ceiling: it leaves rows behind where more of them would make none cheaper.
-        if budget is None and len(call.rows) < self.core.worker.ceiling.rows and self.setup.scheduler != "cost":
+        if (
+            budget is None
+            and len(call.rows) < self.core.worker.effective_max_batch_size
+            and self.setup.scheduler != "cost"
+        ):
             left = sum(len(ticket.rows) for ticket in self.admitted.values() if ticket.key == call.key)
             self.expect(left == 0, "I5: left short while compatible rows were queued")
 

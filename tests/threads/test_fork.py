@@ -24,8 +24,9 @@ from service.batching.batcher import ThreadedBatcher
 from service.errors import NotReady
 from service.health import liveness, readiness
 from service.http.state import RequestState
+from service.lane_key import LaneKey
 from service.metrics.batches import BatchMetrics
-from service.runtime import LaneKey, Runtime, _process_lock, runtimes
+from service.runtime import Runtime, _process_lock, runtimes
 from service.settings import Settings
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")

@@ -9,7 +9,7 @@ from loaders.signature import EncodedText, TextInput
 from service import Settings, create_app
 from service.batching.cost import Cost
 from service.batching.tickets import LaneName
-from service.runtime import LaneKey
+from service.lane_key import LaneKey
 
 START_WAIT_S = 10.0
 

@@ -21,9 +21,10 @@ from loaders.registry import _registered, register_loader
 from loaders.signature import TabularInput
 from service.errors import ClientGone, DeadlineExceeded, NotReady, UnknownModel, WorkerDead
 from service.health import models, readiness
+from service.lane_key import LaneKey
 from service.metrics.batches import BatchMetrics
 from service.models import keeper
-from service.runtime import LaneKey, Runtime
+from service.runtime import Runtime
 from service.settings import Settings
 
 

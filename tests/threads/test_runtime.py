@@ -13,8 +13,9 @@ from loaders.signature import TabularInput
 from service.batching.ceiling import RAISE_AFTER
 from service.batching.schedulers import _FACTORIES, Fifo, register_scheduler
 from service.errors import Draining, NotReady, OutOfMemory, OutputCountMismatch, PredictionFailed, WorkerDead
+from service.lane_key import LaneKey
 from service.metrics.batches import BatchMetrics
-from service.runtime import LaneKey, Runtime
+from service.runtime import Runtime
 from service.settings import Settings
 
 GUARD_S = 5.0

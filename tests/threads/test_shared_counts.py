@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from loaders.handle import ModelHandle
 from service import Settings, create_app
 from service.batching.admission import WorkerState
-from service.batching.batcher import BatcherStatus
+from service.batching.status import BatcherStatus
 from service.metrics import families, present
 from service.metrics.batches import BatchMetrics
 from service.metrics.page import page

@@ -5,10 +5,10 @@ import pytest
 from service.cpu_threads import POOL_VARIABLES, size_thread_pools
 
 
-@pytest.mark.parametrize("cpus, processes, share", [(8, 1, 8), (8, 2, 4), (2, 4, 1), (7, 2, 3)])
-def test_each_process_gets_its_share_of_the_cpus(cpus, processes, share):
+@pytest.mark.parametrize("cpus, shares, share", [(8, 1, 8), (8, 2, 4), (2, 4, 1), (7, 2, 3)])
+def test_each_gets_its_share_of_the_cpus(cpus, shares, share):
     environ: dict[str, str] = {}
-    assert size_thread_pools(cpus, processes, environ) == share
+    assert size_thread_pools(cpus, shares, environ) == share
     assert environ == {**dict.fromkeys(POOL_VARIABLES, str(share)), "TOKENIZERS_PARALLELISM": "false"}
 
 

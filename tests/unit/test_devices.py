@@ -122,3 +122,19 @@ def test_the_model_gets_no_more_threads_than_it_was_given(value: str) -> None:
 def test_a_number_of_threads_that_says_nothing_leaves_the_cpus_there_are(value: str) -> None:
     assert compute_threads({"OMP_NUM_THREADS": value}) == cpu_count()
     assert compute_threads({}) == cpu_count()
+
+
+@pytest.mark.usefixtures("many_cpus")
+@pytest.mark.parametrize(
+    ("environ", "instances", "threads"),
+    [
+        ({}, 1, 16),
+        ({}, 2, 8),
+        ({}, 3, 5),
+        ({}, 40, 1),
+        ({"OMP_NUM_THREADS": "6"}, 4, 6),
+        ({"OMP_NUM_THREADS": "64"}, 4, 16),
+    ],
+)
+def test_copies_that_run_side_by_side_share_the_cpus(environ: dict[str, str], instances: int, threads: int) -> None:
+    assert compute_threads(environ, instances=instances) == threads

@@ -9,6 +9,7 @@ import pytest
 from service.doctor.findings import Finding, Verdict, error, ok, warning, worst
 from service.doctor.gunicorn_values import GunicornValues, WrongOptions, check_gunicorn, gunicorn_values
 from service.doctor.threads import (
+    check_instances,
     check_native_threads,
     check_open_files,
     check_placement,
@@ -102,6 +103,26 @@ def test_a_second_process_loads_a_second_model():
     assert [verdict for verdict, _ in wrong([check_workers(values("--workers", "2"))])] == ["warning"]
     assert wrong([check_workers(values("--workers", "2"), ModelSharing.ONE)]) == []
     assert "changes nothing" in check_workers(values(), ModelSharing.ONE).found
+
+
+@pytest.mark.parametrize(
+    ("settings", "cpus", "workers", "fixes"),
+    [
+        ({}, 1, 4, []),
+        ({"model_instances": 2}, 2, 1, []),
+        ({"model_instances": 4}, 2, 1, ["MODEL_INSTANCES=2"]),
+        ({"model_instances": 2}, 2, 2, ["MODEL_INSTANCES=1"]),
+        ({"model_instances": 2, "model_sharing": "one"}, 2, 2, []),
+        ({"model_instances": 2, "device": "cuda"}, 8, 1, ["MODEL_INSTANCES=1"]),
+    ],
+)
+def test_copies_of_a_model_are_no_more_than_the_cpus_and_not_on_one_device(settings, cpus, workers, fixes):
+    assert [fix for _, fix in wrong([check_instances(Settings(**settings), cpus, workers)])] == fixes
+
+
+def test_copies_of_a_model_share_the_native_threads():
+    found = wrong([check_native_threads({"OMP_NUM_THREADS": "4"}, 8, 2, 2)])
+    assert [fix for _, fix in found] == ["OMP_NUM_THREADS=2"]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from support.models import Call, fails_on
 from service.batching.admission import WorkerState
 from service.batching.faults import FaultKind
 from service.batching.isolation import FatalModelError
+from service.batching.tickets import FlushReason
 from service.errors import ModelFailed, OutOfMemory, OutputCountMismatch, WorkerDead
 
 
@@ -176,7 +177,7 @@ def test_out_of_memory_splits_the_batch_and_lowers_the_ceiling() -> None:
     tickets = [core.submit([row]) for row in range(16)]
     core.run()
     assert [core.outcome(ticket) for ticket in tickets] == [[row] for row in range(16)]
-    assert core.worker.ceiling.rows == 4
+    assert core.worker.effective_max_batch_size == 4
     assert {kind for kind, _ in core.listener.splits} == {FaultKind.OUT_OF_MEMORY}
 
 
@@ -196,7 +197,7 @@ def test_the_lowered_ceiling_is_raised_again_row_by_row_up_to_the_setting() -> N
     assert sizes[0] == 4
     assert all(after - before <= 1 for before, after in itertools.pairwise(sizes))
     assert max(sizes) == 8
-    assert core.worker.ceiling.rows == 8
+    assert core.worker.effective_max_batch_size == 8
 
 
 def test_a_single_row_that_does_not_fit_fails_alone() -> None:
@@ -224,3 +225,17 @@ def test_a_lost_device_ends_the_worker_and_everyone_is_told_at_once() -> None:
     assert core.admission.state is WorkerState.DEAD
     assert isinstance(core.listener.deaths[0], FatalModelError)
     assert core.admission.queued == 0
+
+
+def test_the_rest_of_a_request_that_failed_makes_no_batch_look_full():
+    def fail(call: Call) -> None:
+        if "bad" in call.rows:
+            if len(call.rows) == 4:
+                core.submit(["alone"])
+            raise ValueError
+
+    core = Core(before=fail, max_batch_size=4, latency_s=8.0)
+    core.submit(["bad", *range(7)])
+    core.run()
+    assert core.model.calls[-1].rows == ["alone"]
+    assert core.listener.reasons == [FlushReason.SIZE, FlushReason.LATENCY]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from service.batching.admission import WorkerState
-from service.batching.batcher import BatcherStatus
+from service.batching.status import BatcherStatus
 from service.sharing.frames import FrameError
 from service.sharing.state import SILENCE_S, as_status, heard, told
 
@@ -34,6 +34,8 @@ def after(seconds: float, one: BatcherStatus, queued_here: int = 0) -> BatcherSt
 def test_what_is_told_is_reported():
     one = status(queued=3, backlog_s=0.5, oldest_wait_s=0.25, busy_s=1.5, job_s=0.5, last_batch_age_s=2.0)
     assert after(0.0, one) == one
+    busy = status(busy_s=1.0, instances=3, busy_instances=2)
+    assert after(0.0, busy) == busy
 
 
 def test_what_grows_goes_on_growing():

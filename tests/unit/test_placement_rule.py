@@ -97,3 +97,12 @@ def test_the_reason_tells_what_was_measured():
     assert "1.00 ms for a batch, 0% of it beside Python" in choose(AUTO, 2, [SHORT]).why
     assert "2.00 ms of a row" in choose(AUTO, 2, [cost(prepare_free_s=0.002)]).why
     assert "keep 2.0 cores busy" in choose(AUTO, 2, [cost(cores=2.0)]).why
+
+
+def test_several_worker_threads_stay_free_and_that_is_told():
+    choice = choose(AUTO, 2, [SHORT], instances=2)
+    assert (choice.on_one_core, choice.worker) == (False, FREE)
+    assert choice.why.startswith("MODEL_INSTANCES=2")
+    pinned = choose(PIN, 2, [SHORT], instances=2)
+    assert (pinned.on_one_core, pinned.worker) == (True, FREE)
+    assert choose(OFF, 2, [SHORT], instances=2).why == "THREAD_PLACEMENT=off"

@@ -118,6 +118,7 @@ def test_every_setting_is_described():
         ("GRACEFUL_TIMEOUT_S", "0", "greater than or equal to 1"),
         ("THREADS", "0", "greater than or equal to 1"),
         ("OMP_NUM_THREADS", "0", "greater than or equal to 1"),
+        ("MODEL_INSTANCES", "0", "greater than or equal to 1"),
         ("LOG_FORMAT", "xml", "'json' or 'text'"),
         ("LOG_LEVEL", "loud", "'debug', 'info', 'warning' or 'error'"),
         ("TRACING", "zipkin", "'off' or 'otel'"),
@@ -227,7 +228,8 @@ def test_settings_do_not_change():
 def test_there_are_threads_for_two_batches_and_some_for_probes():
     assert Settings().http_threads == 72
     assert Settings(max_batch_size=128).http_threads == 264
-    assert Settings(threads=10).http_threads == 10
+    assert Settings(max_batch_size=128, model_instances=2).http_threads == 392
+    assert Settings(threads=10, model_instances=2).http_threads == 10
 
 
 def test_lines_of_a_dotenv_file_are_taken_over_but_variables_win(tmp_path):

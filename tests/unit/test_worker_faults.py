@@ -29,7 +29,7 @@ def test_what_is_no_exception_ends_the_worker_and_everyone_is_answered(end: type
     assert all(isinstance(error, WorkerDead) and isinstance(error.__cause__, end) for error in errors)
     assert core.admission.state is WorkerState.DEAD
     assert isinstance(core.listener.deaths[0], end)
-    assert (core.admission.queued, core.worker.busy_since) == (0, None)
+    assert (core.admission.queued, core.worker.instances.busy_since) == (0, None)
 
 
 def test_a_request_that_had_half_its_answer_is_told_too_when_the_worker_ends() -> None:
@@ -180,11 +180,11 @@ def test_a_scheduler_is_given_rows_that_it_cannot_rearrange() -> None:
 
 def test_health_figures_follow_the_worker() -> None:
     seen: list[float | None] = []
-    core = Core(service_s=4.0, before=lambda call: seen.append(core.worker.busy_since))
+    core = Core(service_s=4.0, before=lambda call: seen.append(core.worker.instances.busy_since))
     core.submit(list(range(4)))
     core.run()
     assert seen == [0.0]
-    assert (core.worker.busy_since, core.worker.last_batch_at, core.worker.row_s) == (None, 4.0, 1.0)
+    assert (core.worker.instances.busy_since, core.worker.delivery.last_batch_at, core.worker.row_s) == (None, 4.0, 1.0)
 
 
 def test_each_row_can_tell_how_it_was_served() -> None:

@@ -61,6 +61,13 @@ READINESS = {
         "last_batch_age_s": {"type": ["number", "null"], "minimum": 0, "description": "Null before the first batch."},
         "thread_placement": _PLACEMENT,
         "effective_max_batch_size": _COUNT | {"description": "Less than MAX_BATCH_SIZE while memory is short."},
+        "instances": {
+            "type": "object",
+            "description": "The worker threads, each with its own copy of the model; only where there are several.",
+            "properties": {"count": _COUNT, "busy": _COUNT | {"description": "Those in which a batch runs now."}},
+            "required": ["count", "busy"],
+            "additionalProperties": False,
+        },
         "best_batches": {
             "type": "array",
             "items": _BEST_BATCH,

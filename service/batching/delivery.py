@@ -1,0 +1,166 @@
+"""What has come back from the model, handed to its callers; several worker threads may do so at once."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol
+
+from service.batching import checks
+from service.batching.admission import Admission
+from service.batching.ceiling import Ceiling
+from service.batching.faults import FaultKind, log_error
+from service.batching.isolation import Outcomes
+from service.batching.tickets import Batch, BatchInfo, LaneName, Row, Ticket
+from service.errors import PredictionFailed
+
+_log = logging.getLogger("jitney.worker")
+
+
+class BatchListener(Protocol):
+    """Hears what the workers do. Called on a worker thread, with no lock held; of several threads by each.
+
+    `on_batch`: a batch has run and its callers are awake; `waits_s` is each row's time in the queue, `errors` has one
+    entry for each row that failed. `on_split`: a model call on `size` rows failed and is split. `on_death`: the worker
+    has ended by `cause`, everyone has been answered, and the thread is about to end.
+    """
+
+    def on_batch(
+        self, info: BatchInfo, key: Any, waits_s: Sequence[float], errors: Sequence[PredictionFailed]
+    ) -> None: ...
+
+    def on_split(self, kind: FaultKind, size: int, key: Any) -> None: ...
+
+    def on_death(self, cause: BaseException) -> None: ...
+
+
+# Hears whose rows a batch held: what is told of it, its key, the origin of each row's request, the rows' errors.
+OnOrigins = Callable[[BatchInfo, Any, Sequence[object | None], Sequence[PredictionFailed]], None]
+
+Lesson = tuple[LaneName, int, int, float]
+"""What a scheduler may learn from a batch: lane, rows, padded length in tokens, seconds."""
+
+
+class Delivery:
+    """Gives each row its outcome, wakes the callers that have all of theirs, and counts.
+
+    Batches that are delivered at the same time may hold rows of one request. The lock guards what they have in common:
+    the outcomes of tickets, `row_s` and `last_batch_at`; it is held for additions only. `lessons`: of batches that ran
+    well, for whoever has the scheduler; empty where it learns nothing.
+
+    *Thread:* any worker's.
+    """
+
+    def __init__(
+        self,
+        admission: Admission,
+        listener: BatchListener,
+        *,
+        max_batch_size: int,
+        learns: bool,
+        padded_length: Callable[[Hashable, int], int] | None,
+        on_origins: OnOrigins | None,
+    ) -> None:
+        self._lock = threading.Lock()
+        self._admission = admission
+        self._listener = listener
+        self._learns = learns
+        self._padded_length = padded_length
+        self._on_origins = on_origins
+        self._batch_ids = itertools.count(1)
+        self.lessons: deque[Lesson] = deque()
+        self.ceiling = Ceiling(max_batch_size)
+        self.row_s = 0.0
+        self.last_batch_at: float | None = None
+
+    def deliver(self, batch: Batch, outcomes: Outcomes, started_at: float, ended_at: float) -> None:
+        """A batch has run, from one clock reading to another."""
+        rows = batch.rows
+        lengths = [row.length for row in rows]
+        info = BatchInfo(
+            batch_id=next(self._batch_ids),
+            size=len(rows),
+            reason=batch.reason,
+            started_at=started_at,
+            model_s=ended_at - started_at,
+            runs=outcomes.runs,
+            tokens=sum(lengths),
+            padded_length=self._padded(batch.lane.key, max(lengths)),
+        )
+        if outcomes.runs == 1:
+            self.ceiling.succeeded(len(rows))
+        self._answer(batch, outcomes, info)
+        # The callers are awake already: what is counted here costs none of them any time.
+        waits_s = [started_at - row.ticket.enqueued_at for row in rows]
+        errors = list(outcomes.errors.values())
+        if self._learns and outcomes.runs == 1 and not errors:
+            self.lessons.append((batch.lane, info.size, info.padded_length, info.model_s))
+        self.tell(self._listener.on_batch, info, batch.lane.key, waits_s, errors)
+        if self._on_origins is not None:
+            self.tell(self._on_origins, info, batch.lane.key, [row.ticket.origin for row in rows], errors)
+
+    def fail(self, rows: Sequence[Row], errors: Sequence[PredictionFailed]) -> None:
+        """Give rows that no batch will hold their errors, and those who wait for them."""
+        with self._lock:
+            for row, error in zip(rows, errors, strict=True):
+                row.ticket.fail(error, row)
+        self._wake_failed(rows)
+
+    def split(self, kind: FaultKind, size: int, key: Hashable) -> None:
+        """A call of the model has failed, and its rows are tried again in two halves."""
+        if kind is FaultKind.OUT_OF_MEMORY:
+            self.ceiling.lower(size)
+        self.tell(self._listener.on_split, kind, size, key)
+
+    def tell(self, hear: Callable[..., None], *news: Any) -> None:
+        """Call whoever listens, or frees the model; neither may cost a caller the answer."""
+        try:
+            hear(*news)
+        except Exception as error:
+            log_error(_log, logging.ERROR, "a listener of the inference worker failed", error=error)
+
+    def _answer(self, batch: Batch, outcomes: Outcomes, info: BatchInfo) -> None:
+        """Record every row's outcome, and wake each caller whose request is complete or has failed."""
+        over: list[Ticket] = []
+        with self._lock:
+            for position, row in enumerate(batch.rows):
+                ticket = row.ticket
+                if position in outcomes.errors:
+                    outcomes.errors[position].request_id = ticket.request_id
+                    ticket.fail(outcomes.errors[position], row)
+                elif position not in outcomes.left_out:
+                    ticket.answer(row, outcomes.results[position], info)
+                    if ticket.unanswered == 0:
+                        over.append(ticket)
+            self._observe_pace(info)
+        if outcomes.errors:
+            self._wake_failed([batch.rows[position] for position in outcomes.errors])
+        for ticket in over:
+            ticket.done.set()
+
+    def _wake_failed(self, rows: Sequence[Row]) -> None:
+        """Wake the callers of rows that have failed, once each; their other rows need not run."""
+        failed = list({row.ticket: None for row in rows})
+        self._admission.give_up(failed)
+        for ticket in failed:
+            ticket.done.set()
+
+    def _observe_pace(self, info: BatchInfo) -> None:
+        """Keep a running mean of the time per row, for the answer to "when is there room again"."""
+        row_s = info.model_s / info.size
+        self.row_s = row_s if self.row_s == 0.0 else 0.8 * self.row_s + 0.2 * row_s
+        self.last_batch_at = info.started_at + info.model_s
+
+    def _padded(self, key: Hashable, longest: int) -> int:
+        """To what length the model padded the batch; the longest row's where that is not told, or is nonsense."""
+        if self._padded_length is None:
+            return longest
+        try:
+            padded = self._padded_length(key, longest)
+            return longest if padded is longest else checks.whole("padded_length", padded, longest)
+        except Exception as error:
+            log_error(_log, logging.ERROR, "padded_length() failed; the longest row's length is used", error=error)
+            return longest

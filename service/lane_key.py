@@ -1,0 +1,32 @@
+"""What rows must have in common to share a batch of the service."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from loaders.handle import ModelHandle
+from loaders.signature import TextInput
+from service.batching.tickets import LaneName
+
+
+# A named tuple, because its hash is worked out for each request, and this one's in C.
+class LaneKey(NamedTuple):
+    """Rows with equal keys may share a batch: same model, same parameters, same shape.
+
+    A parameter is (name, type, value): 1, 1.0 and true are equal to Python, but not to every model.
+    """
+
+    model: ModelHandle
+    parameters: tuple[tuple[str, str, Any], ...]
+    shape: tuple[Any, ...]
+
+
+def plain_lane(model: ModelHandle) -> LaneName:
+    """The lane of rows whose callers give no parameters."""
+    return LaneName(LaneKey(model, (), ()))
+
+
+def padded_length(key: LaneKey, longest: int) -> int:
+    """To what length the model pads a batch whose longest row has `longest` tokens."""
+    spec = key.model.input
+    return spec.padded_length(longest) if isinstance(spec, TextInput) else longest
