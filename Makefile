@@ -20,12 +20,13 @@ demo: $(VENV)/.installed-dev
 
 # Tests of one file run one after the other, files side by side; most of the time they wait for servers. What fails is
 # run once more, alone: many tests are about time, and on a machine that stalls for a second they fail for its sake. Both
-# runs are shown, and what fails twice has failed.
+# runs are shown, and what fails twice has failed; so has what could not be collected, which the second run knows not of.
 JOBS ?= 2
 PYTEST := $(BIN)/coverage run -m pytest
 test: check
 	$(BIN)/coverage erase
-	$(PYTEST) --numprocesses $(JOBS) --dist loadfile --durations 20 || { test $$? -eq 1 && $(PYTEST) --last-failed --last-failed-no-failures none; }
+	$(PYTEST) --numprocesses $(JOBS) --dist loadfile --durations 20 || \
+		{ test $$? -eq 1 && $(BIN)/python -m pytest --collect-only -qq && $(PYTEST) --last-failed --last-failed-no-failures none; }
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from served import GUARD_S
 
 from service.wsgi_environ import ANNOUNCED
 
@@ -38,5 +39,6 @@ def test_what_the_server_knows_reaches_the_policy(served):
     server = served(batch_policy="eager", start=False)
     server.runtime.on_the_way = on_the_way
     server.runtime.start()
+    assert server.runtime.batcher().wait_started(GUARD_S)
     assert server.predict([1]).status_code == 200
     assert asked
