@@ -98,6 +98,11 @@ class Instances:
         return threading.get_ident() in self._thread_ids
 
     @property
+    def idle(self) -> int:
+        """How many have no batch."""
+        return sum(one.batch is None for one in self._all)
+
+    @property
     def busy(self) -> int:
         """How many are in the model now."""
         return sum(one.busy_since is not None for one in self._all)

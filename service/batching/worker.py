@@ -208,12 +208,19 @@ class Worker:
             self._patience_s = 0.0 if self._jobs else self._patience(now, company_s)
             return
         lane, reason = ready
-        rows = self._claim(lane, limits)
+        rows = self._claim(lane, self._share(lane, limits))
         self._lanes.tidy(lane)
         if rows:
             mine.batch = Batch(lane.name, rows, reason)
         # When nothing is left, another look before the next wait would be in vain.
         self._patience_s = 0.0 if self._lanes or self._jobs else IDLE_WAIT_S
+
+    def _share(self, lane: Lane, limits: BatchLimits) -> BatchLimits:
+        """The limits of the next batch: it leaves rows to the other threads that have nothing to do meanwhile."""
+        idle = self.instances.idle
+        if idle < 2:
+            return limits
+        return BatchLimits(min(limits.max_rows, max(1, -(-lane.rows // idle))), limits.max_tokens)
 
     def _learn(self) -> None:
         """Let the scheduler hear what batches took, whichever thread ran them."""

@@ -41,6 +41,20 @@ def test_two_batches_are_in_the_model_at_the_same_time_each_in_a_thread_of_its_o
         assert batcher.status().busy_instances == 0
 
 
+def test_rows_that_wait_are_shared_among_all_threads_that_have_nothing_to_do() -> None:
+    sizes: list[int] = []
+    both = threading.Barrier(2, timeout=GUARD_S)
+
+    def model(rows: list[Any]) -> list[Any]:
+        sizes.append(len(rows))
+        both.wait()  # until the other thread is in the model too
+        return rows
+
+    with two(model, max_batch_size=8, max_batch_latency_s=0.05) as batcher:
+        assert batcher.submit(list(range(7))) == list(range(7))
+    assert sorted(sizes) == [3, 4]
+
+
 def test_one_instance_is_one_thread_as_ever() -> None:
     before = set(threading.enumerate())
     model, inbox, callers = Gates(), CountingInbox(), Callers()
