@@ -30,7 +30,7 @@ from service.server.start_summary import start_summary
 from service.server.succession import Relief, Succession, place
 from service.server.watchdog import Watchdog
 from service.server.worker_choice import OWN, STOCK, choose
-from service.settings import ModelSharing, SettingsError, load_settings, read_dotenv
+from service.settings import SPARE_THREADS, ModelSharing, SettingsError, load_settings, read_dotenv
 from service.sharing.owners import Owners
 from service.sharing.place import Place
 
@@ -109,10 +109,10 @@ def on_starting(server: Any) -> None:
         sys.exit(f"jitney: worker class {server.cfg.worker_class_str!r} cannot work here; leave it out, or use gthread")
     choose(server)
     _make_files_suffice(server)
-    if server.cfg.threads < 2 * _settings.max_batch_size:
+    if server.cfg.threads < _settings.rows_inside:
         server.log.warning(
             "%d threads cannot fill batches of %d rows while others wait: set THREADS to at least %d",
-            *(server.cfg.threads, _settings.max_batch_size, 2 * _settings.max_batch_size + 8),
+            *(server.cfg.threads, _settings.max_batch_size, _settings.rows_inside + SPARE_THREADS),
         )
     if server.cfg.workers > 1:
         _prepare_several(server)

@@ -41,6 +41,9 @@ _KEY = re.compile(rf"[!-~]{{{MIN_KEY_CHARS},{MAX_KEY_CHARS}}}")
 
 Positive = Annotated[int, Field(ge=1)]
 
+# More copies of a model are a slip of the pen: each takes its memory, and a batch of HTTP threads.
+MAX_MODEL_INSTANCES = 64
+
 
 class SelfCheck(StrEnum):
     """What follows from a model whose answers depend on their neighbours."""
@@ -162,6 +165,7 @@ class Settings(BaseSettings):
     )
     model_instances: Positive = Field(
         1,
+        le=MAX_MODEL_INSTANCES,
         description="For CPUs: worker threads that serve one queue, each with a copy of the model and its share of the "
         "CPUs",
     )
@@ -311,11 +315,14 @@ class Settings(BaseSettings):
         return self
 
     @property
+    def rows_inside(self) -> int:
+        """The rows of a full batch for each instance of the model, and of the one that fills up meanwhile."""
+        return (1 + self.model_instances) * self.max_batch_size
+
+    @property
     def http_threads(self) -> int:
-        """Threads that predict, and some more for what is not a prediction: the requests of a batch for each instance
-        of the model, and of the one that fills up meanwhile.
-        """
-        return self.threads or max(64, (1 + self.model_instances) * self.max_batch_size) + SPARE_THREADS
+        """Threads that predict, one for each of `rows_inside`, and some more for what is not a prediction."""
+        return self.threads or max(64, self.rows_inside) + SPARE_THREADS
 
 
 _SECRET = frozenset({"api_keys", "admin_token", "metrics_key"})

@@ -17,15 +17,17 @@ _OTHER_FILES = 256
 def check_threads(settings: Settings, values: GunicornValues) -> Iterator[Finding]:
     """HTTP threads against the rows of a batch and of the queue."""
     batch, queue, threads = settings.max_batch_size, settings.max_queue_size, values.threads
-    least = 2 * batch + SPARE_THREADS
-    if threads < 2 * batch:
+    inside, batches = settings.rows_inside, 1 + settings.model_instances
+    least = inside + SPARE_THREADS
+    if threads < inside:
         found = f"{threads} threads cannot fill batches of {batch} rows while others wait"
         yield warning("THREADS", found, f"THREADS={least}")
     elif threads < least:
-        found = f"{threads} threads: two batches of {batch} leave fewer than {SPARE_THREADS} for probes"
+        found = f"{threads} threads: {batches} batches of {batch} leave fewer than {SPARE_THREADS} for probes"
         yield warning("THREADS", found, f"THREADS={least}")
     else:
-        yield ok("THREADS", f"{threads} threads: two batches of {batch} rows, and {threads - 2 * batch} for the rest")
+        found = f"{threads} threads: {batches} batches of {batch} rows, and {threads - inside} for the rest"
+        yield ok("THREADS", found)
     yield _queue(settings)
     if settings.max_instances > queue:
         found = f"a request may have MAX_INSTANCES={settings.max_instances} rows, but the queue never has room for them"
@@ -96,6 +98,9 @@ def check_placement(settings: Settings, cores: int, workers: int) -> Finding:
         return warning("THREAD_PLACEMENT", found, f"WEB_WORKERS={cores}, or THREAD_PLACEMENT=auto")
     if mode is PlacementMode.PIN:
         return ok("THREAD_PLACEMENT", f"pin: the HTTP threads of each process run on one of {cores} cores")
+    if settings.model_instances > 1:
+        told = f"auto: threads run anywhere, as MODEL_INSTANCES={settings.model_instances} keeps as many cores busy"
+        return ok("THREAD_PLACEMENT", told)
     if not settings.warmup:
         found = "auto goes by what warm-up measures, and WARMUP=false: threads run anywhere"
         return warning("THREAD_PLACEMENT", found, "WARMUP=true, or THREAD_PLACEMENT=pin")

@@ -87,7 +87,7 @@ def _by_cost(costs: Collection[ModelCost | None], *, has_other_work: bool) -> Ch
     if not measured or len(measured) < len(costs):
         return _nowhere(
             "what a model costs was not measured at its warm-up (WARMUP=false, no row could be made up, or other "
-            "programs used the cores); THREAD_PLACEMENT=pin goes without"
+            "programs used the cores); THREAD_PLACEMENT=pin needs no measurement"
         )
     prepare = max((cost.prepare for cost in measured), key=lambda cost: cost.gil_free_s)
     if prepare.gil_free_s > FREE_PREPARATION_S:

@@ -88,6 +88,8 @@ def test_what_cannot_work_is_an_error():
         ({}, 63, ["THREADS=72"]),
         ({}, 64, ["THREADS=72"]),
         ({"max_batch_size": 8}, 72, []),
+        ({"model_instances": 2}, 72, ["THREADS=104"]),
+        ({"model_instances": 2}, 104, []),
         ({"max_queue_size": 16, "max_instances": 16}, 72, ["MAX_QUEUE_SIZE=64"]),
         ({"max_queue_size": 64, "max_instances": 64}, 72, []),  # requests that wait for a thread count too
         ({"max_queue_size": 512, "max_instances": 1024}, 600, ["MAX_INSTANCES=512"]),
@@ -118,6 +120,10 @@ def test_a_second_process_loads_a_second_model():
 )
 def test_copies_of_a_model_are_no_more_than_the_cpus_and_not_on_one_device(settings, cpus, workers, fixes):
     assert [fix for _, fix in wrong([check_instances(Settings(**settings), cpus, workers)])] == fixes
+
+
+def test_where_several_copies_run_nobody_waits_for_a_measurement():
+    assert "MODEL_INSTANCES=2" in check_placement(Settings(model_instances=2), 4, 1).found
 
 
 def test_copies_of_a_model_share_the_native_threads():

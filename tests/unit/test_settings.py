@@ -296,3 +296,9 @@ def test_one_model_is_shared_or_each_process_has_its_own(monkeypatch):
 def test_several_models_are_not_shared():
     with pytest.raises(SettingsError, match="MODEL_REPOSITORY"):
         load_settings(model_sharing="one", model_repository="/models")
+
+
+def test_so_many_copies_of_a_model_as_nobody_means_are_refused():
+    assert Settings(model_instances=64).model_instances == 64
+    with pytest.raises(ValueError, match="less than or equal to 64"):
+        Settings(model_instances=65)
