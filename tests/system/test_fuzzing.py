@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 import requests
-from conftest import Server, Start
 
 from service.demo.curl import EXAMPLE_DIGIT, EXAMPLE_ROW, EXAMPLE_SENTENCE
+from tests.system.conftest import Server, Start
 
 pytestmark = pytest.mark.system
 
