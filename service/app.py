@@ -12,6 +12,7 @@ from loaders.handle import ModelHandle
 from service.http import problems, status
 from service.http.application import JitneyFlask
 from service.http.hooks import Hooks
+from service.http.keys import Guard
 from service.http.routes import blueprint
 from service.http.shortcut import Shortcut, is_untouched
 from service.metrics.batches import BatchMetrics
@@ -79,10 +80,12 @@ def _install(app: Flask, settings: Settings, model_handle: ModelHandle | None, *
     http_metrics = HttpMetrics(app, registry, batch_metrics.refresh)
     runtime.serves_alone = whole_app
     runtime.count_unseen = http_metrics.count_unseen
+    guard = Guard(settings)
     Hooks(
         runtime,
         settings,
         http_metrics,
+        guard,
         whole_app=whole_app,
         front_page=status.status_page if settings.status_page else None,
     ).register(app)
@@ -94,7 +97,7 @@ def _install(app: Flask, settings: Settings, model_handle: ModelHandle | None, *
         app.register_error_handler(Exception, problems.from_surprise)
     if may_be_passed_by:
         # The very last, as it is to know what of the app is ours.
-        app.wsgi_app = Shortcut(app, runtime, settings, http_metrics)  # type: ignore[method-assign]
+        app.wsgi_app = Shortcut(app, runtime, settings, http_metrics, guard)  # type: ignore[method-assign]
 
 
 def _traced(app: Flask, settings: Settings) -> Tracing | None:

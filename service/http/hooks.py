@@ -40,13 +40,14 @@ class Hooks:
         runtime: Runtime,
         settings: Settings,
         metrics: HttpMetrics,
+        guard: Guard,
         *,
         whole_app: bool,
         front_page: Callable[[], Response] | None = None,
     ) -> None:
         self._runtime = runtime
         self._metrics = metrics
-        self._guard = Guard(settings)
+        self._guard = guard
         self._cors = Cors(settings) if settings.cors_origins else None
         self._whole_app = whole_app
         self._front_page = front_page

@@ -88,17 +88,16 @@ class Shortcut:
     *Thread:* any; it is made when everything of ours has been registered.
     """
 
-    def __init__(self, app: Flask, runtime: Runtime, settings: Settings, metrics: HttpMetrics) -> None:
+    def __init__(self, app: Flask, runtime: Runtime, settings: Settings, metrics: HttpMetrics, guard: Guard) -> None:
         self._flask: WSGIApp = app.wsgi_app
         self._app = app
         self._runtime = runtime
         self._max_bytes = settings.max_body_bytes
         self._metrics = metrics
-        self._guard = Guard(settings)
+        self._guard = guard
         self._is_open = not settings.cors_origins and runtime.tracing is None
         self._session_interface = app.session_interface
         self._registered = [(kept, _copy(kept)) for kept in _hooks(app)]
-        self._known_attributes = 0
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request."""
@@ -144,13 +143,9 @@ class Shortcut:
         for kept, then in self._registered:
             if kept != then:
                 return False
-        attributes = len(app.__dict__)
-        if attributes != self._known_attributes:  # what is put in the place of a step is one more
-            if not app.__dict__.keys().isdisjoint(_STEPS):
-                return False
-            self._known_attributes = attributes
         return (
-            app.view_functions.get(_ENDPOINT) is predict_route
+            app.__dict__.keys().isdisjoint(_STEPS)
+            and app.view_functions.get(_ENDPOINT) is predict_route
             and app.session_interface is self._session_interface
             and app.request_class is Request
             and app.response_class is Response
