@@ -22,6 +22,7 @@ from loaders.devices import cpu_count
 from service.cpu_threads import POOL_VARIABLES, size_thread_pools
 from service.logs import log_config, log_fields
 from service.metrics import directory
+from service.runtimes import runtimes
 from service.server.failed_starts import FailedStarts
 from service.server.open_files import allow_open_files
 from service.server.overload import Overload
@@ -87,12 +88,6 @@ logconfig_dict = log_config(_settings.log_format, _settings.log_level)
 
 
 _watchdogs: list[Watchdog] = []
-
-
-def runtimes() -> list[Any]:
-    """Every runtime of this process, whatever is wrapped around its app; empty as long as no app was made."""
-    module = sys.modules.get("service.runtime")  # importing it here would load NumPy in the master
-    return [] if module is None else list(module.runtimes())
 
 
 def on_starting(server: Any) -> None:
@@ -312,13 +307,13 @@ def _place_threads(worker: Any, here: list[Any]) -> None:
 
 def _ask_owner(worker: Any, here: list[Any]) -> None:
     """Make this process a front end of the one that owns the model."""
-    from service.sharing.front_end import front_end  # it loads NumPy, which the master must not
+    from service.sharing.shared_model import SharedModel  # it loads NumPy, which the master must not
 
     worker.owner.listener.close()  # the master's; connections that wait there must end with it
     if len(here) != 1:
         worker.log.critical("MODEL_SHARING=one serves an app with one Jitney, and this one has %d", len(here))
         _give_up(worker)
-    here[0].share(front_end(worker.owner.address, worker.slot))
+    here[0].share(lambda runtime: SharedModel(runtime, worker.owner.address, worker.slot))
 
 
 def _take_over(worker: Any, here: list[Any]) -> None:

@@ -26,7 +26,8 @@ from service.health import liveness, readiness
 from service.http.state import RequestState
 from service.lane_key import LaneKey
 from service.metrics.batches import BatchMetrics
-from service.runtime import Runtime, _process_lock, runtimes
+from service.runtime import Runtime
+from service.runtimes import process_lock, runtimes
 from service.settings import Settings
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
@@ -177,7 +178,7 @@ def test_a_runtime_starts_anew_in_a_child_and_loads_its_model_again(
         said.append(list(loader.gone))
         return repr([*said, runtime.close(GUARD_S), loader.freed])
 
-    with runtime._lock, _process_lock:  # as other threads may hold them at that moment
+    with runtime._lock, process_lock():  # as other threads may hold them at that moment
         said = said_by_child(child)
     told = [True, True, ["not started"], "the service has not been started", "the model is still loading", True]
     assert said == repr([*told, ["row"], 2, [], [], True, 1])

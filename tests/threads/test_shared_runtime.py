@@ -18,47 +18,55 @@ from service.health import readiness
 from service.metrics.batches import BatchMetrics
 from service.runtime import Runtime
 from service.settings import Settings
-from service.sharing.front_end import front_end
 from service.sharing.place import Place
+from service.sharing.shared_model import SharedModel
 
 MODEL = ModelHandle("m", "3", "onnx", lambda rows: rows, input=TabularInput(width=2))
 
 
 @pytest.fixture
-def runtime() -> Iterator[Runtime]:
+def heard() -> Iterator[SharedModel]:
+    """The model of a runtime, for tests to tell of it what its owner would."""
     place = Place()  # nobody answers there
-    made = Runtime(Settings(), BatchMetrics(CollectorRegistry()))
-    made.share(front_end(place.address, 0))
-    made.start()
-    yield made
-    made.close(0.0)
+    # The placement would move the threads of the tests.
+    runtime = Runtime(Settings(thread_placement="off"), BatchMetrics(CollectorRegistry()))
+    shared = SharedModel(runtime, place.address, 0)
+    runtime.share(lambda _: shared)
+    runtime.start()
+    yield shared
+    runtime.close(0.0)
     place.close()
 
 
-def test_it_is_ready_when_the_owner_has_told_of_its_model(runtime: Runtime):
+@pytest.fixture
+def runtime(heard: SharedModel) -> Runtime:
+    return heard.runtime
+
+
+def test_it_is_ready_when_the_owner_has_told_of_its_model(runtime: Runtime, heard: SharedModel):
     assert readiness(runtime)[1]["reasons"] == ["loading"]
     with pytest.raises(NotReady):
         runtime.check(None, None, was_accepted=True)
-    runtime.owner_has_loaded(MODEL, [1.0])
+    heard.owner_has_loaded(MODEL, [1.0])
     assert runtime.model is MODEL
     assert runtime.sample(MODEL) == [1.0]
     with runtime.lease() as model:
         assert model is MODEL
 
 
-def test_the_next_owners_model_takes_the_place_of_the_one_before(runtime: Runtime):
-    runtime.owner_has_loaded(MODEL, None)
+def test_the_next_owners_model_takes_the_place_of_the_one_before(runtime: Runtime, heard: SharedModel):
+    heard.owner_has_loaded(MODEL, None)
     lease = runtime.lease()
     newer = ModelHandle("m", "4", "onnx", lambda rows: rows)
-    runtime.owner_has_loaded(newer, None)
+    heard.owner_has_loaded(newer, None)
     assert runtime.model is newer
     assert [known.version for known in runtime.known_models()] == ["4"]
     with lease as model:
         assert model is MODEL
 
 
-def test_models_are_neither_loaded_nor_unloaded(runtime: Runtime):
-    runtime.owner_has_loaded(MODEL, None)
+def test_models_are_neither_loaded_nor_unloaded(runtime: Runtime, heard: SharedModel):
+    heard.owner_has_loaded(MODEL, None)
     for change in (runtime.load, lambda: runtime.unload("m")):
         with pytest.raises(Forbidden, match="SIGHUP"):
             change()
@@ -66,18 +74,18 @@ def test_models_are_neither_loaded_nor_unloaded(runtime: Runtime):
         runtime.lease("another")
 
 
-def test_a_load_that_failed_ends_the_process_where_that_is_wanted(runtime: Runtime):
+def test_a_load_that_failed_ends_the_process_where_that_is_wanted(runtime: Runtime, heard: SharedModel):
     fatal: list[str] = []
     runtime.on_fatal = fatal.append
-    runtime.owner_has_failed(ModelLoadError("it is no model"))
+    heard.owner_has_failed(ModelLoadError("it is no model"))
     assert fatal == ["the model could not be loaded: it is no model"]
     assert readiness(runtime)[1]["reasons"] == ["the model could not be loaded: ModelLoadError: it is no model"]
 
 
-def test_batches_are_told_of_and_counted_where_they_run(runtime: Runtime):
-    runtime.owner_has_loaded(MODEL, None)
+def test_batches_are_told_of_and_counted_where_they_run(runtime: Runtime, heard: SharedModel):
+    heard.owner_has_loaded(MODEL, None)
     info = BatchInfo(1, 4, FlushReason.SIZE, 10.0, 0.5, 1, 4, 1)
-    runtime.owner_has_run(MODEL, info, 0.25)
+    heard.owner_has_run(MODEL, info, 0.25)
     totals = runtime.statistics(MODEL).totals()
     assert (totals.batches, totals.rows) == (1, 4)
     assert [batch.longest_wait_s for batch in runtime.recent.batches()] == [0.25]

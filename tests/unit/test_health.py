@@ -12,7 +12,7 @@ from service.settings import Settings
 def reason(error: BaseException, model_path: str | None = None) -> str:
     """What `/healthz` says of a load that ended so."""
     runtime = Runtime(Settings(model_path=model_path), BatchMetrics(CollectorRegistry()))
-    runtime.load_error = error
+    runtime._models.load_error = error
     ready, body = readiness(runtime)
     assert (ready, body["status"]) == (False, "not ready")
     assert liveness(runtime)[0], "a restart does not heal a model that cannot be loaded"

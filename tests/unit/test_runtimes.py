@@ -7,7 +7,8 @@ import gc
 from prometheus_client import CollectorRegistry
 
 from service.metrics.batches import BatchMetrics
-from service.runtime import Runtime, runtimes
+from service.runtime import Runtime
+from service.runtimes import runtimes
 from service.settings import Settings
 
 
