@@ -10,7 +10,6 @@ import logging
 import math
 import os
 import signal
-import socket
 import sys
 import threading
 from functools import partial
@@ -23,32 +22,24 @@ from service.cpu_threads import POOL_VARIABLES, size_thread_pools
 from service.logs import log_config, log_fields
 from service.metrics import directory
 from service.runtimes import runtimes
+from service.server import open_files
+from service.server.addresses import refuse_taken
 from service.server.failed_starts import FailedStarts
-from service.server.open_files import allow_open_files
+from service.server.last_resort import give_up, leave
 from service.server.overload import Overload
 from service.server.repeated_stop import RepeatedStop
+from service.server.stalls import watch, watch_no_more
 from service.server.start_summary import start_summary
 from service.server.succession import Relief, Succession, place
-from service.server.watchdog import Watchdog
 from service.server.worker_choice import OWN, STOCK, choose
 from service.settings import SPARE_THREADS, ModelSharing, SettingsError, load_settings, read_dotenv
-from service.sharing.owners import Owners
-from service.sharing.place import Place
+from service.sharing import hooks as sharing
 
 # Longer than nginx keeps idle upstream connections (60 s): the side that closes first must be the client's.
 KEEPALIVE_S = 75
 
 # How long the worker thread may take to stop when all requests are done, seconds.
 CLOSE_S = 2.0
-
-# Exit status with which a worker tells gunicorn's master to give up instead of starting the next one.
-BOOT_ERROR = 3
-
-# Exit status of a worker whose model cannot be loaded while others serve: the master goes on with those.
-RELIEF_ERROR = 1
-
-# Files that a worker has open beside its connections: models, logs, libraries, sockets that listen.
-OTHER_FILES = 256
 
 _doubts = read_dotenv()
 try:
@@ -87,23 +78,18 @@ logger_class = "service.server.logger.QuietLogger"
 logconfig_dict = log_config(_settings.log_format, _settings.log_level)
 
 
-_watchdogs: list[Watchdog] = []
-
-
 def on_starting(server: Any) -> None:
     """Check what a command line may have changed behind the settings' back, and whether the address is free."""
     logging.captureWarnings(True)  # else a library's warning would stand among the lines, and be none
     for doubt in _doubts:
         server.log.warning("%s", doubt)
-    for address in server.cfg.address:
-        if isinstance(address, tuple) and not _is_handed_over() and not _is_free(address):
-            sys.exit(f"jitney: {address[0]}:{address[1]} is in use or not an address of this machine (BIND, --bind)")
+    refuse_taken(server.cfg.address)
     if server.cfg.preload_app:
         sys.exit("jitney: preload_app cannot work: neither threads nor CUDA survive a fork; start without --preload")
     if server.cfg.worker_class_str not in (OWN, STOCK):
         sys.exit(f"jitney: worker class {server.cfg.worker_class_str!r} cannot work here; leave it out, or use gthread")
     choose(server)
-    _make_files_suffice(server)
+    open_files.make_suffice(server)
     if server.cfg.threads < _settings.rows_inside:
         server.log.warning(
             "%d threads cannot fill batches of %d rows while others wait: set THREADS to at least %d",
@@ -120,9 +106,8 @@ def on_starting(server: Any) -> None:
 def on_reload(server: Any) -> None:
     """SIGHUP: gunicorn has read its configuration anew, and with it what the start had found possible."""
     choose(server)
-    _make_files_suffice(server)
-    if hasattr(server, "owners"):
-        server.owners.renew()
+    open_files.make_suffice(server)
+    sharing.renew(server)
 
 
 def when_ready(server: Any) -> None:
@@ -131,21 +116,8 @@ def when_ready(server: Any) -> None:
     FailedStarts(server)
     RepeatedStop(server)
     _make_replaceable(server)
-    if _shares_model(server):
-        server.owners = Owners(server, partial(_own, server))
-
-
-def _shares_model(server: Any) -> bool:
-    """Whether one process is to own the model, and the worker processes are its front ends."""
-    return server.cfg.workers > 1 and _settings.model_sharing is ModelSharing.ONE
-
-
-def _own(server: Any, place: Place, master_ends: int) -> bool:
-    """The life of the process that owns the model. *Thread:* its main thread."""
-    from service.sharing.owner import own  # not before there is that process: it loads NumPy
-
-    watch = partial(_watch, log=server.log)
-    return own(server.app.wsgi, runtimes, place, master_ends, server.cfg.graceful_timeout, watch)
+    if sharing.shares_model(server, _settings.model_sharing):
+        sharing.begin(server, watch)
 
 
 def _make_replaceable(server: Any) -> None:
@@ -165,12 +137,8 @@ def _prepare_one(server: Any) -> None:
 
 def _prepare_several(server: Any) -> None:
     """Have the worker processes count together and share the CPUs, and say what they do not share."""
-    if _shares_model(server):
-        if sys.platform != "linux":
-            sys.exit("jitney: MODEL_SHARING=one needs Linux; MODEL_SHARING=copy does not")
-        server.log.info(
-            "%d worker processes ask one process, which owns the model and batches for all of them", server.cfg.workers
-        )
+    if sharing.shares_model(server, _settings.model_sharing):
+        sharing.announce(server)
     else:
         for variable in _sized_here:
             os.environ[variable] = str(max(1, cpu_count() // (server.cfg.workers * _settings.model_instances)))
@@ -199,8 +167,7 @@ def pre_fork(server: Any, worker: Any) -> None:
     worker.succession = place(server)
     taken = {other.turn for other in server.WORKERS.values()}
     worker.turn = next(turn for turn in itertools.count() if turn not in taken)
-    if hasattr(server, "owners"):
-        server.owners.assign(worker)
+    sharing.assign(server, worker)
 
 
 def child_exit(_server: Any, worker: Any) -> None:
@@ -211,40 +178,10 @@ def child_exit(_server: Any, worker: Any) -> None:
 
 def on_exit(server: Any) -> None:
     """No worker process runs any more."""
-    if hasattr(server, "owners"):
-        server.owners.end()
+    sharing.end(server)
     own = getattr(server, "metrics_directory", None)
     if own is not None:
         directory.remove(own)
-
-
-def _make_files_suffice(server: Any) -> None:
-    """A connection that cannot be opened is not refused: it waits unseen, and keeps the worker busy asking for it."""
-    wanted = server.cfg.worker_connections
-    possible = max(allow_open_files(wanted + OTHER_FILES) - OTHER_FILES, server.cfg.threads + 1)
-    if possible < wanted:
-        server.cfg.set("worker_connections", possible)
-        server.log.warning(
-            "%d connections at a time, as no more files may be open; ulimit -n %d lets it be %d",
-            *(possible, wanted + OTHER_FILES, wanted),
-        )
-
-
-def _is_handed_over() -> bool:
-    """Whether the listening sockets are there already: from systemd, or from the master that this one is to replace."""
-    return "LISTEN_FDS" in os.environ or "GUNICORN_FD" in os.environ
-
-
-def _is_free(address: tuple[str, int]) -> bool:
-    """Whether a server could listen there; gunicorn itself tries for five seconds before it says so."""
-    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(address)
-        except (OSError, OverflowError):
-            return False
-        return True
 
 
 def post_worker_init(worker: Any) -> None:
@@ -268,17 +205,17 @@ def post_worker_init(worker: Any) -> None:
     signal.signal(signal.SIGTERM, drain)
     signal.siginterrupt(signal.SIGTERM, False)
     for runtime in here:
-        runtime.on_fatal = partial(_leave, worker, runtime)
+        runtime.on_fatal = partial(leave, worker, runtime)
         if hasattr(worker, "on_the_way"):
             runtime.on_the_way = lambda: worker.on_the_way
     if hasattr(worker, "owner"):
-        _ask_owner(worker, here)
+        sharing.become_front_end(worker, here, give_up)
     else:
         _place_threads(worker, here)
     for runtime in here:
         runtime.start()
         if not runtime.is_shared:
-            _watch(runtime, worker.log)
+            watch(runtime, worker.log)
     if hasattr(worker, "limit_waiting"):
         _limit_waiting(worker, here)
     threading.Thread(target=_take_over, args=(worker, here), name="jitney-succession", daemon=True).start()
@@ -305,17 +242,6 @@ def _place_threads(worker: Any, here: list[Any]) -> None:
         runtime.placed = PlacedModels(placement, runtime.settings)
 
 
-def _ask_owner(worker: Any, here: list[Any]) -> None:
-    """Make this process a front end of the one that owns the model."""
-    from service.sharing.shared_model import SharedModel  # it loads NumPy, which the master must not
-
-    worker.owner.listener.close()  # the master's; connections that wait there must end with it
-    if len(here) != 1:
-        worker.log.critical("MODEL_SHARING=one serves an app with one Jitney, and this one has %d", len(here))
-        _give_up(worker)
-    here[0].share(lambda runtime: SharedModel(runtime, worker.owner.address, worker.slot))
-
-
 def _take_over(worker: Any, here: list[Any]) -> None:
     """Wait until every model is loaded, and serve; end where one cannot be, and others can go on without it."""
     succession: Succession = worker.succession
@@ -323,7 +249,7 @@ def _take_over(worker: Any, here: list[Any]) -> None:
         runtime.batcher().wait_started(math.inf)
         if runtime.is_dead and succession.is_surplus:
             if not runtime.settings.exit_on_load_error:  # else its end is on the way
-                _give_up(worker)
+                give_up(worker)
             return
     succession.begin()
     if hasattr(worker, "accept_now"):
@@ -350,32 +276,11 @@ def _limit_waiting(worker: Any, here: list[Any]) -> None:
         show_waiting(runtime.metrics.registry, lambda: worker.waiting)
 
 
-def _watch(runtime: Any, log: Any) -> None:
-    """Tell of a batch that makes the process not live, and have the process end where nothing else would replace it."""
-
-    def tell(busy_s: float) -> None:
-        log.error("a batch has been running for %.1f s and is not done (STALL_LIMIT_MS): not live", busy_s)
-
-    def end(busy_s: float) -> None:
-        runtime.batcher().close(timeout_s=0.0)  # everyone who waits is told now, and nobody else enters
-        runtime.on_fatal(f"a batch has been running for {busy_s:.1f} s (STALL_LIMIT_MS, EXIT_ON_STALL)")
-
-    limit_s = runtime.settings.stall_limit_ms / 1000
-    watched = [(limit_s, tell)]
-    if runtime.settings.exit_on_stall:
-        watched.append((2 * limit_s, end))
-    for after_s, on_stall in watched:
-        watchdog = Watchdog(lambda: runtime.batcher().status().busy_s, after_s, on_stall)
-        _watchdogs.append(watchdog)
-        watchdog.start()
-
-
 def worker_exit(_server: Any, worker: Any) -> None:
     """The requests are done: stop the worker thread."""
     # gunicorn's master repeats itself as long as the process is there, and nothing is left that could end sooner.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    for watchdog in _watchdogs:
-        watchdog.close()
+    watch_no_more()
     have_ended = [runtime.close(timeout_s=CLOSE_S) for runtime in runtimes()]
     open_connections = getattr(worker, "nr_conns", 0)
     if open_connections or not all(have_ended):
@@ -386,23 +291,3 @@ def worker_exit(_server: Any, worker: Any) -> None:
         )
         sys.stderr.flush()
         os._exit(0)
-
-
-def _give_up(worker: Any) -> None:
-    """End a process whose model cannot be loaded, and with it the whole service, unless that can do without it."""
-    is_surplus = worker.succession.is_surplus
-    if is_surplus:
-        worker.log.critical("this process ends, as its model could not be loaded; those before it go on to serve")
-    sys.stderr.flush()
-    os._exit(RELIEF_ERROR if is_surplus else BOOT_ERROR)
-
-
-def _leave(worker: Any, runtime: Any, reason: str) -> None:
-    """End this process: for good when the model cannot be loaded, else to be replaced by a fresh one."""
-    if runtime.load_error is not None:
-        _give_up(worker)
-    worker.log.critical("%s; this process ends, and another one takes its place", reason)
-    if hasattr(worker, "leave_soon"):
-        worker.leave_soon()
-    else:
-        os.kill(os.getpid(), signal.SIGTERM)

@@ -8,10 +8,8 @@ from service.cpu_threads import POOL_VARIABLES
 from service.doctor.findings import Finding, error, ok, warning
 from service.doctor.gunicorn_values import GunicornValues
 from service.placement.rule import PlacementMode
+from service.server.open_files import OTHER_FILES
 from service.settings import SPARE_THREADS, ModelSharing, Settings
-
-# Files that a process has open beside its connections: libraries, the model, the log.
-_OTHER_FILES = 256
 
 
 def check_threads(settings: Settings, values: GunicornValues) -> Iterator[Finding]:
@@ -109,7 +107,7 @@ def check_placement(settings: Settings, cores: int, workers: int) -> Finding:
 
 def check_open_files(values: GunicornValues, soft_limit: int) -> Finding:
     """The limit of open files against the connections that gunicorn may hold. soft_limit: -1 for none."""
-    needed = values.worker_connections + values.threads + _OTHER_FILES
+    needed = values.worker_connections + values.threads + OTHER_FILES
     if 0 <= soft_limit < needed:
         found = f"{soft_limit} may be open, {values.worker_connections} connections and the rest need {needed}"
         return warning("open files", found, f"ulimit -n {needed}")

@@ -19,6 +19,7 @@ import pytest
 
 from service import gunicorn_config
 from service.doctor.nginx_directives import time_s
+from service.server.last_resort import BOOT_ERROR
 from service.settings import Settings
 from tests.deploy.proxy import SHIPPED
 from tests.system.conftest import ROOT, free_port
@@ -74,7 +75,7 @@ def test_a_stop_gives_requests_the_time_that_gunicorn_gives_them():
 
 
 def test_a_model_that_cannot_be_loaded_is_not_tried_again():
-    assert values("RestartPreventExitStatus") == [str(gunicorn_config.BOOT_ERROR)]
+    assert values("RestartPreventExitStatus") == [str(BOOT_ERROR)]
     assert values("Restart") == ["on-failure"]
 
 

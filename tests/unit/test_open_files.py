@@ -61,7 +61,7 @@ class Server:
 
 @pytest.mark.parametrize("possible, connections, warned", [(5256, 5000, 0), (1256, 1000, 1), (50, 101, 1)])
 def test_there_are_never_more_connections_than_files_may_be_open(monkeypatch, possible, connections, warned):
-    monkeypatch.setattr(gunicorn_config, "allow_open_files", lambda wanted: min(wanted, possible))
+    monkeypatch.setattr(open_files, "resource", Limits(possible, possible))
     server = Server(worker_connections=5000)
     gunicorn_config.on_starting(server)
     assert server.cfg.worker_connections == connections
