@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from loaders.cache import Key
 from loaders.errors import ModelError, ModelLoadError
 from loaders.handle import ModelHandle
-from loaders.signature import ImageInput
-from service.batching.faults import log_error, text_of
-from service.errors import NotReady, UnknownModel, UnknownVersion
-from service.inputs import image
+from service.batching.faults import text_of
+from service.errors import UnknownModel, UnknownVersion
 from service.metrics.batches import BatchMetrics
 from service.metrics.present import StatusOf
+from service.models.failed_loads import FailedLoads, could_not_be_loaded
+from service.models.first import first_of
 from service.models.loaded import Lease, LoadedModels
 from service.models.loading import load_configured_model, load_from_repository
-from service.models.measuring import Learn, measure
+from service.models.measuring import Learn
 from service.models.placing import PlacedModels
+from service.models.proving import Prover, log_load_failure, require_decoder
 from service.models.repository import Repository, newest
-from service.models.self_check import self_check
-from service.models.warmup import Predict, warm_up
-from service.settings import SelfCheck, Settings
+from service.models.warmup import Predict
+from service.settings import Settings
 from service.statistics import ModelStatistics
-
-_log = logging.getLogger("jitney")
-
-# For how long requests do not try again to load a version that could not be loaded, unless it has changed on disk.
-RETRY_AFTER_S = 30.0
 
 
 class ModelState(StrEnum):
@@ -54,15 +47,6 @@ class KnownVersion:
     is_default: bool
     handle: ModelHandle | None = None
     reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """A load that failed: why, when (clock reading), and what the files looked like."""
-
-    reason: str
-    at: float
-    changed_at: float
 
 
 class ModelKeeper:
@@ -93,17 +77,16 @@ class ModelKeeper:
     ) -> None:
         self._settings = settings
         self._metrics = metrics
-        self._predict = predict
         self._given = given
         self._status_of = status_of
-        self._learning = learning
         self._placed = placed
+        self._prover = Prover(settings, predict, free=self._free, learning=learning, placed=placed)
         self._repository = None
         if given is None and settings.model_repository is not None:
             self._repository = Repository(settings.model_repository)
         self._loaded = LoadedModels(settings.model_cache_size, on_left=self._left, free=self._free, on_unused=on_unused)
         # Only the worker writes these. Every key is a version that lies, or lay, in the repository.
-        self._failed: dict[Key, _Failure] = {}
+        self._failed = FailedLoads(self._repository)
         self._unloaded: set[Key] = set()
         self._samples: dict[Key, Any] = {}
         self._statistics: dict[Key, ModelStatistics] = {}
@@ -132,7 +115,7 @@ class ModelKeeper:
         """Raise UnknownModel or UnknownVersion for what a request can not ask for, NotReady for what failed lately."""
         key = self._resolve(name, version)
         if self._loaded.peek(*key) is None:
-            self._refuse_if_failed_lately(key)
+            self._failed.refuse_lately(key)
 
     def peek(self, name: str | None, version: str | None) -> ModelHandle | None:
         """A loaded model, for information."""
@@ -186,7 +169,8 @@ class ModelKeeper:
             self.load()
             return
         failure: Exception | None = None
-        for name, versions in self._first(self._repository):
+        self._loaded.default_name, tried = first_of(self._repository, self._settings)
+        for name, versions in tried:
             for version in versions:
                 try:
                     self.load(name, version)
@@ -220,8 +204,7 @@ class ModelKeeper:
 
     def adopt(self, model: ModelHandle, sample: Any) -> None:
         """Let the description of a model answer that another process has loaded and proved, and nothing else."""
-        if isinstance(model.input, ImageInput):
-            image.require()
+        require_decoder(model)
         self._serve_alone(model, sample)
 
     def load_on_demand(self, name: str | None, version: str | None) -> bool:
@@ -231,14 +214,14 @@ class ModelKeeper:
         """
         key = self._resolve(name, version)
         if self._loaded.peek(*key) is None:
-            self._refuse_if_failed_lately(key)
+            self._failed.refuse_lately(key)
             if not self._loaded.has_room:
                 return False
             assert self._repository is not None
             try:
                 self._load_version(self._repository, key, make_current=False)
             except Exception as error:
-                raise self._could_not_be_loaded(RETRY_AFTER_S) from error
+                raise could_not_be_loaded() from error
         if version is None:
             self._loaded.make_current(*key)
         return True
@@ -253,7 +236,7 @@ class ModelKeeper:
         for one in chosen:
             if self._repository is not None:
                 self._unloaded.add((name, one))
-            self._failed.pop((name, one), None)
+            self._failed.forget((name, one))
             self._loaded.remove(name, one)
         return bool(chosen)
 
@@ -295,43 +278,6 @@ class ModelKeeper:
             versions |= {version for version in on_disk if (name, version) not in self._unloaded}
         return versions
 
-    def _refuse_if_failed_lately(self, key: Key) -> None:
-        failure = self._failed.get(key)
-        if failure is None or self._repository is None:
-            return
-        left_s = failure.at + RETRY_AFTER_S - time.monotonic()
-        if left_s > 0 and self._repository.changed_at(*key) == failure.changed_at:
-            raise self._could_not_be_loaded(left_s)
-
-    @staticmethod
-    def _could_not_be_loaded(retry_after_s: float) -> NotReady:
-        message = "this version of the model could not be loaded; the service's log and GET /models have the reason"
-        return NotReady(message, retry_after_s)
-
-    def _first(self, repository: Repository) -> list[tuple[str, list[str]]]:
-        """The models to load at the start, each with its versions in the order in which they are tried."""
-        settings = self._settings
-        names = repository.names()
-        for odd in repository.passed_over():
-            _log.warning("MODEL_REPOSITORY: %r is passed over: it holds no bundle at <name>/<version>/", odd)
-        default = settings.model_name or (names[0] if len(names) == 1 else None)
-        if default is not None and default not in names:
-            raise ModelError(f"MODEL_NAME={default!r} is not in MODEL_REPOSITORY, which has {', '.join(names)}")
-        if settings.model_version is not None:
-            if default is None:
-                raise ModelError("MODEL_VERSION says nothing without MODEL_NAME: MODEL_REPOSITORY holds several models")
-            if settings.model_version not in (versions := repository.versions(default)):
-                raise ModelError(
-                    f"MODEL_VERSION={settings.model_version!r} of {default} is not in MODEL_REPOSITORY, "
-                    f"which has {', '.join(versions)}"
-                )
-        self._loaded.default_name = default
-        first: list[tuple[str, list[str]]] = []
-        for name in sorted(names, key=lambda name: (name != default, name)):
-            pinned = settings.model_version if name == default else None
-            first.append((name, [pinned] if pinned else repository.versions(name)[::-1]))
-        return first[: settings.model_cache_size]
-
     def _load_single(self, name: str | None, version: str | None) -> ModelHandle:
         """The model that was handed in, or what lies at MODEL_PATH now; it replaces what was loaded from there."""
         known = self._loaded.default_name
@@ -339,7 +285,7 @@ class ModelKeeper:
             raise UnknownModel("no model of this name is served here")
         if version is not None and version != self._loaded.current(known or ""):
             raise UnknownVersion("only MODEL_REPOSITORY has several versions", [])
-        model, sample = self._proved(lambda: self._given or load_configured_model(self._settings))
+        model, sample = self._prover.proved(lambda: self._given or load_configured_model(self._settings))
         self._serve_alone(model, sample)
         return model
 
@@ -353,65 +299,15 @@ class ModelKeeper:
         name, version = key
         changed_at = repository.changed_at(name, version)
         try:
-            model, sample = self._proved(lambda: load_from_repository(self._settings, repository, name, version))
+            model, sample = self._prover.proved(lambda: load_from_repository(self._settings, repository, name, version))
         except Exception as error:
-            self._failed[key] = _Failure(text_of(error), time.monotonic(), changed_at)
+            self._failed.add(key, error, changed_at)
             log_load_failure(f"version {version} of model {name}", error)
             raise ModelLoadError(f"version {version} of model {name}: {text_of(error)}") from error
-        self._failed.pop(key, None)
+        self._failed.forget(key)
         self._unloaded.discard(key)
         self._serve(model, sample, make_current=make_current)
         return model
-
-    def _proved(self, load: Callable[[], ModelHandle]) -> tuple[ModelHandle, Any]:
-        """A model that has been loaded, warmed up and checked, with the prediction for a made-up row.
-
-        One that fails is freed. What would end the thread is an ordinary failure here: a model that calls `sys.exit`
-        must not end the service of the others.
-        """
-        began = time.monotonic()
-        model: ModelHandle | None = None
-        if (placed := self._placed()) is not None:
-            placed.loads()
-        try:
-            model = load()
-            if isinstance(model.input, ImageInput):
-                image.require()
-            model, sample = self._warmed_up(model)
-            if self._settings.warmup and (learn := self._learning(model)) is not None:
-                measure(model, self._settings.max_batch_size, self._predict, learn)
-            if placed is not None:
-                placed.warm(model, self._predict)
-        except BaseException as error:
-            if model is not None:
-                with suppress(BaseException):  # what went wrong first is what the operator has to know
-                    self._free(model)
-            if isinstance(error, Exception):
-                raise
-            raise ModelLoadError(f"loading it ended with {type(error).__name__}: {text_of(error)}") from error
-        for warning in model.warnings:
-            _log.warning("%s", warning)
-        took_s = time.monotonic() - began
-        told = model.name, model.version, model.fmt, model.device
-        _log.info("model %s version %s (%s on %s) is ready after %.1f s", *told, took_s)
-        return model, sample
-
-    def _warmed_up(self, model: ModelHandle) -> tuple[ModelHandle, Any]:
-        settings = self._settings
-        if not settings.warmup:
-            return model, None
-        sample = warm_up(model, settings.max_batch_size, self._predict, settings.batch_size_buckets or ())
-        if settings.self_check is SelfCheck.OFF:
-            return model, sample
-        checked = self_check(model, settings.max_batch_size, self._predict)
-        if checked.finding is not None and settings.self_check is SelfCheck.STRICT:
-            raise ModelLoadError(checked.finding)
-        told = checked.finding or (checked.not_done if settings.self_check is SelfCheck.STRICT else None)
-        if told is not None:
-            return replace(model, warnings=(*model.warnings, told)), sample
-        if checked.not_done is not None:
-            _log.info("%s", checked.not_done)
-        return model, sample
 
     def _serve(self, model: ModelHandle, sample: Any, *, make_current: bool, make_default: bool = False) -> None:
         # Before it answers anything, so that its first answer finds its series at zero.
@@ -432,18 +328,11 @@ class ModelKeeper:
 
     def _described(self, key: Key, handle: ModelHandle | None) -> KnownVersion:
         name, version = key
-        failure = self._failed.get(key)
+        reason = self._failed.reason(key)
         if handle is not None:
             state = ModelState.LOADED
         elif key in self._unloaded:
             state = ModelState.UNLOADED
         else:
-            state = ModelState.AVAILABLE if failure is None else ModelState.FAILED
-        reason = None if failure is None else failure.reason
+            state = ModelState.AVAILABLE if reason is None else ModelState.FAILED
         return KnownVersion(name, version, state, self._loaded.current(name) == version, handle, reason)
-
-
-def log_load_failure(what: str, error: Exception) -> None:
-    """A ModelError is written for people; anything else needs its traceback to be understood."""
-    shown = None if issubclass(type(error), ModelError) else error
-    log_error(_log, logging.CRITICAL, "%s could not be loaded: %s", what, text_of(error), error=shown)

@@ -21,9 +21,10 @@ from service.errors import Draining, NotReady, PredictionFailed, WorkerDead
 from service.lane_key import LaneKey, padded_length, plain_lane
 from service.metrics.batches import BatchMetrics
 from service.models.filling import FilledCalls
-from service.models.keeper import ModelKeeper, log_load_failure
+from service.models.keeper import ModelKeeper
 from service.models.measuring import Learn
 from service.models.placing import PlacedModels
+from service.models.proving import log_load_failure
 from service.recent import RecentBatches
 from service.settings import Settings
 

@@ -23,7 +23,7 @@ from service.errors import ClientGone, DeadlineExceeded, NotReady, UnknownModel,
 from service.health import models, readiness
 from service.lane_key import LaneKey
 from service.metrics.batches import BatchMetrics
-from service.models import keeper
+from service.models import failed_loads
 from service.runtime import Runtime
 from service.settings import Settings
 
@@ -216,7 +216,7 @@ def test_requests_do_not_load_a_broken_version_again_and_again(serve, loader, mo
         with pytest.raises(NotReady, match="could not be loaded"):
             runtime.lease("a", "1")
     assert loader.loads == ["a/2", "a/1"]
-    monkeypatch.setattr(keeper, "RETRY_AFTER_S", 0.0)
+    monkeypatch.setattr(failed_loads, "RETRY_AFTER_S", 0.0)
     loader.broken.clear()
     assert ask(runtime, "a", "1") == "a/1"
 
@@ -463,7 +463,7 @@ def test_a_version_that_was_repaired_is_loaded_at_once(serve, loader, tmp_path):
     for _ in range(2):
         with pytest.raises(NotReady) as refused:
             runtime.lease("b")
-        assert 0 < (refused.value.retry_after_s or 0) <= keeper.RETRY_AFTER_S
+        assert 0 < (refused.value.retry_after_s or 0) <= failed_loads.RETRY_AFTER_S
     loader.broken.clear()
     (tmp_path / "b" / "1" / "weights.bin").write_bytes(b"better")
     assert ask(runtime, "b") == "b/1"
