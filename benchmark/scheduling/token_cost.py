@@ -14,7 +14,7 @@ from typing import Any
 from service.batching.admission import Admission, Message, Signal, WorkerState
 from service.batching.inbox import DrainedQueue
 from service.batching.lanes import Lanes
-from service.batching.listeners import NullListener
+from service.batching.listeners import Listeners, NullListener
 from service.batching.policy import BatchPolicy, Company
 from service.batching.schedulers import make_scheduler
 from service.batching.tickets import BatchInfo, Ticket
@@ -61,7 +61,7 @@ def token_cost(
         scheduler=make_scheduler(scheduler),
         max_batch_size=batch_size,
         max_batch_tokens=None,
-        listener=line,
+        listeners=Listeners(line),
         clock=line.clock,
     )
     line.refill(admission)

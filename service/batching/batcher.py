@@ -10,10 +10,9 @@ from typing import Any, Self
 
 from service.batching import checks
 from service.batching.admission import Admission, Arrival, Inbox, Signal, WorkerState
-from service.batching.delivery import BatchListener, OnOrigins
 from service.batching.inbox import DrainedQueue
 from service.batching.lanes import Lanes
-from service.batching.listeners import NullListener
+from service.batching.listeners import BatchListener, Listeners, OnOrigins
 from service.batching.one_shot import OneShotEvent
 from service.batching.policy import BatchPolicy, Company, nobody
 from service.batching.schedulers import Scheduler, make_scheduler
@@ -102,12 +101,11 @@ class ThreadedBatcher:
             scheduler=make_scheduler(scheduler) if isinstance(scheduler, str) else scheduler,
             max_batch_size=max_batch_size,
             max_batch_tokens=max_batch_tokens,
-            listener=listener or NullListener(),
+            listeners=Listeners(listener, on_origins),
             instances=instances,
             on_start=on_start,
             on_stop=on_stop,
             padded_length=padded_length,
-            on_origins=on_origins,
             clock=clock,
         )
         self._start_lock = threading.Lock()  # held for a start: a close during one waits for the threads to be there

@@ -7,38 +7,18 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Protocol
 
 from service.batching import checks
 from service.batching.admission import Admission
 from service.batching.ceiling import Ceiling
 from service.batching.faults import FaultKind, log_error
 from service.batching.isolation import Outcomes
+from service.batching.listeners import Listeners
 from service.batching.tickets import Batch, BatchInfo, LaneName, Row, Ticket
 from service.errors import PredictionFailed
 
 _log = logging.getLogger("jitney.worker")
 
-
-class BatchListener(Protocol):
-    """Hears what the workers do. Called on a worker thread, with no lock held; of several threads by each.
-
-    `on_batch`: a batch has run and its callers are awake; `waits_s` is each row's time in the queue, `errors` has one
-    entry for each row that failed. `on_split`: a model call on `size` rows failed and is split. `on_death`: the worker
-    has ended by `cause`, everyone has been answered, and the thread is about to end.
-    """
-
-    def on_batch(
-        self, info: BatchInfo, key: Any, waits_s: Sequence[float], errors: Sequence[PredictionFailed]
-    ) -> None: ...
-
-    def on_split(self, kind: FaultKind, size: int, key: Any) -> None: ...
-
-    def on_death(self, cause: BaseException) -> None: ...
-
-
-# Hears whose rows a batch held: what is told of it, its key, the origin of each row's request, the rows' errors.
-OnOrigins = Callable[[BatchInfo, Any, Sequence[object | None], Sequence[PredictionFailed]], None]
 
 Lesson = tuple[LaneName, int, int, float]
 """What a scheduler may learn from a batch: lane, rows, padded length in tokens, seconds."""
@@ -57,19 +37,17 @@ class Delivery:
     def __init__(
         self,
         admission: Admission,
-        listener: BatchListener,
+        listeners: Listeners,
         *,
         max_batch_size: int,
         learns: bool,
         padded_length: Callable[[Hashable, int], int] | None,
-        on_origins: OnOrigins | None,
     ) -> None:
         self._lock = threading.Lock()
         self._admission = admission
-        self._listener = listener
+        self._listeners = listeners
         self._learns = learns
         self._padded_length = padded_length
-        self._on_origins = on_origins
         self._batch_ids = itertools.count(1)
         self.lessons: deque[Lesson] = deque()
         self.ceiling = Ceiling(max_batch_size)
@@ -93,14 +71,10 @@ class Delivery:
         if outcomes.runs == 1:
             self.ceiling.succeeded(len(rows))
         self._answer(batch, outcomes, info)
-        # The callers are awake already: what is counted here costs none of them any time.
-        waits_s = [started_at - row.ticket.enqueued_at for row in rows]
         errors = list(outcomes.errors.values())
         if self._learns and outcomes.runs == 1 and not errors:
             self.lessons.append((batch.lane, info.size, info.padded_length, info.model_s))
-        self.tell(self._listener.on_batch, info, batch.lane.key, waits_s, errors)
-        if self._on_origins is not None:
-            self.tell(self._on_origins, info, batch.lane.key, [row.ticket.origin for row in rows], errors)
+        self._listeners.batch(batch, info, errors)
 
     def fail(self, rows: Sequence[Row], errors: Sequence[PredictionFailed]) -> None:
         """Give rows that no batch will hold their errors, and those who wait for them."""
@@ -113,14 +87,7 @@ class Delivery:
         """A call of the model has failed, and its rows are tried again in two halves."""
         if kind is FaultKind.OUT_OF_MEMORY:
             self.ceiling.lower(size)
-        self.tell(self._listener.on_split, kind, size, key)
-
-    def tell(self, hear: Callable[..., None], *news: Any) -> None:
-        """Call whoever listens, or frees the model; neither may cost a caller the answer."""
-        try:
-            hear(*news)
-        except Exception as error:
-            log_error(_log, logging.ERROR, "a listener of the inference worker failed", error=error)
+        self._listeners.split(kind, size, key)
 
     def _answer(self, batch: Batch, outcomes: Outcomes, info: BatchInfo) -> None:
         """Record every row's outcome, and wake each caller whose request is complete or has failed."""

@@ -11,11 +11,12 @@ from contextlib import suppress
 from typing import Any
 
 from service.batching.admission import Admission, Inbox, Message, Signal, WorkerState
-from service.batching.delivery import BatchListener, Delivery, OnOrigins
+from service.batching.delivery import Delivery
 from service.batching.faults import log_error
 from service.batching.instances import Instance, Instances
 from service.batching.isolation import run_isolated
 from service.batching.lanes import Lane, Lanes
+from service.batching.listeners import Listeners, tell
 from service.batching.policy import BatchLimits
 from service.batching.schedulers import LearningScheduler, Scheduler
 from service.batching.tickets import Batch, Job, Row, Ticket, requests_of
@@ -34,8 +35,7 @@ class StartFailed(Exception):
 class Worker:
     """Everything that the worker threads do; `run` is the body of each.
 
-    `predict(key, payloads)` calls the model. `on_origins` is told of a batch after the listener, with the `origin` of
-    each row's request, in the order of the rows. `job_since` is a clock reading for the health report.
+    `predict(key, payloads)` calls the model. `job_since` is a clock reading for the health report.
 
     One thread at a time is the leader: it waits at the inbox, does jobs, and chooses batches. Inbox, lanes, jobs and
     scheduler are its own, and need no other lock. With a batch in its hands it lets the next thread lead, and calls the
@@ -52,12 +52,11 @@ class Worker:
         scheduler: Scheduler,
         max_batch_size: int,
         max_batch_tokens: int | None,
-        listener: BatchListener,
+        listeners: Listeners,
         instances: int = 1,
         on_start: Callable[[], None] | None = None,
         on_stop: Callable[[], None] | None = None,
         padded_length: Callable[[Hashable, int], int] | None = None,
-        on_origins: OnOrigins | None = None,
         clock: Callable[[], float],
     ) -> None:
         self._admission = admission
@@ -67,18 +66,17 @@ class Worker:
         self._scheduler = scheduler
         self._learning = scheduler if isinstance(scheduler, LearningScheduler) else None
         self._max_batch_tokens = max_batch_tokens
-        self._listener = listener
+        self._listeners = listeners
         self._on_start = on_start
         self._on_stop = on_stop
         self._clock = clock
         self.instances = Instances(instances)
         self.delivery = Delivery(
             admission,
-            listener,
+            listeners,
             max_batch_size=max_batch_size,
             learns=self._learning is not None,
             padded_length=padded_length,
-            on_origins=on_origins,
         )
         # Who has it leads. Nobody waits for it longer than the leader does for a message, or a job takes.
         self._leading = threading.Lock()
@@ -118,14 +116,6 @@ class Worker:
         finally:
             self.instances.leave()
 
-    def turn(self) -> None:
-        """One step of `run`: receive what has come, then do one job, or send at most one batch."""
-        mine = self.instances.first
-        with self._leading:
-            self._lead(mine)
-        if mine.batch is not None:
-            self._serve(mine)
-
     def _begin(self, mine: Instance) -> None:
         """The first thread makes the start; until its end nothing comes in that the others could do."""
         if mine is not self.instances.first:
@@ -161,7 +151,7 @@ class Worker:
         if is_first:
             if len(self.instances) > 1:
                 self._inbox.put(Signal.STOP)  # whoever leads waits there
-            self.delivery.tell(self._listener.on_death, cause)
+            self._listeners.death(cause)
 
     def _retire(self) -> None:
         """There is nothing left to do; the last thread to see that ends the service."""
@@ -172,7 +162,7 @@ class Worker:
             return
         self._end(WorkerState.STOPPED, None)
         if self._on_stop is not None:
-            self.delivery.tell(self._on_stop)
+            tell(self._on_stop)
 
     def _end(self, state: WorkerState, cause: BaseException | None) -> None:
         self._admission.advance(state, cause=cause)
@@ -226,7 +216,7 @@ class Worker:
         """Let the scheduler hear what batches took, whichever thread ran them."""
         lessons = self.delivery.lessons
         while lessons and self._learning is not None:
-            self.delivery.tell(self._learning.learn, *lessons.popleft())
+            tell(self._learning.learn, *lessons.popleft())
 
     def _is_enough(self, lane: Lane, limits: BatchLimits) -> bool:
         """Whether the scheduler knows that further rows would make no batch of the lane cheaper."""

@@ -116,7 +116,7 @@ class BatcherMachine(RuleBasedStateMachine):
         if any("CUDA" in str(error) for error in self.next_call):
             self.core.run()
         else:
-            self.core.worker.turn()
+            self.core.turn()
 
     @precondition(lambda self: self.is_open)
     @rule()

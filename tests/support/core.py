@@ -8,6 +8,7 @@ from typing import Any
 from service.batching.admission import Admission, Arrival, WorkerState
 from service.batching.faults import FaultKind
 from service.batching.lanes import Lanes
+from service.batching.listeners import Listeners
 from service.batching.policy import BatchPolicy, Company, nobody
 from service.batching.schedulers import Fifo, Scheduler
 from service.batching.tickets import BatchInfo, FlushReason, Priority, Ticket
@@ -86,7 +87,7 @@ class Core:
             scheduler=Fifo() if scheduler is None else scheduler,
             max_batch_size=max_batch_size,
             max_batch_tokens=max_batch_tokens,
-            listener=self.listener,
+            listeners=Listeners(self.listener),
             on_start=on_start,
             padded_length=padded_length,
             clock=self.clock,
@@ -97,6 +98,13 @@ class Core:
 
     def run(self) -> None:
         self.worker.run()
+
+    def turn(self) -> None:
+        """One step of `run`: receive what has come, then do one job, or send at most one batch."""
+        mine = self.worker.instances.first
+        self.worker._lead(mine)
+        if mine.batch is not None:
+            self.worker._serve(mine)
 
     def submit(
         self,
