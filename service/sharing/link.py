@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import queue
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
-from service.batching.faults import log_error
 from service.errors import JitneyError, PredictionFailed
 from service.sharing.asking import Asked, Lane, ask, cancel
-from service.sharing.frames import Buffer, Frame, FrameError, FrameReader, send
+from service.sharing.conversation import hang_up, hear, send_gathered
+from service.sharing.frames import Buffer, Frame, FrameError
 from service.sharing.values import Unsendable
-
-_log = logging.getLogger("jitney")
 
 # Rows beyond this go into the next frame, so that the owner has something to do while they are packed.
 MAX_ROWS_PER_FRAME = 1024
@@ -47,16 +43,13 @@ class Link:
 
     def hear(self, take: Callable[[Frame], None]) -> None:
         """Call `take` with each frame until the connection ends, for whatever reason."""
-        frames = FrameReader(self._connection)
         try:
-            while (frame := frames.read()) is not None:
-                take(frame)
-        except FrameError as error:
-            _log.error("the connection to the process that owns the model is given up: %s", error)
-        except OSError:
-            pass  # it has ended
-        except Exception as error:
-            log_error(_log, logging.ERROR, "what came from the process that owns the model failed", error=error)
+            hear(
+                self._connection,
+                take,
+                given_up="the connection to the process that owns the model is given up",
+                failed="what came from the process that owns the model failed",
+            )
         finally:
             self.close()
             self._sender.join()
@@ -65,27 +58,17 @@ class Link:
     def close(self) -> None:
         """End the connection; `hear` returns."""
         self._outbox.put(None)
-        with suppress(OSError):
-            self._connection.shutdown(socket.SHUT_RDWR)
+        hang_up(self._connection)
 
     def _send(self) -> None:
-        try:
-            while (first := self._outbox.get()) is not None:
-                # Others that are about to ask do so first, and what they ask for goes along.
-                os.sched_yield()
-                things = [first]
-                while not self._outbox.empty():
-                    things.append(self._outbox.get_nowait())
-                send(self._connection, self._frames([thing for thing in things if thing is not None]))
-                if None in things:
-                    return
-        except OSError:
-            pass  # it has ended, which `hear` notices
-        except Exception as error:
-            log_error(_log, logging.ERROR, "nothing more can be sent to the process that owns the model", error=error)
-        finally:
-            with suppress(OSError):
-                self._connection.shutdown(socket.SHUT_RDWR)
+        send_gathered(
+            self._connection,
+            self._outbox,
+            self._frames,
+            failed="nothing more can be sent to the process that owns the model",
+            # Others that are about to ask do so first, and what they ask for goes along.
+            before_gathering=os.sched_yield,
+        )
 
     def _frames(self, things: Sequence[Any]) -> list[Buffer]:
         """A frame for each lane, then one for those that leave: a request cannot be withdrawn before it was made."""

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 import queue
 import socket
 import struct
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, Protocol
 
 from service.batching.admission import Arrival
-from service.batching.faults import log_error
 from service.batching.one_shot import OneShotEvent
 from service.batching.tickets import Priority, Ticket
 from service.errors import JitneyError
 from service.sharing.asking import Asked, Lane, answer, asked
-from service.sharing.frames import Buffer, Frame, FrameError, FrameKind, FrameReader, encoded, send
+from service.sharing.conversation import hang_up, hear, send_gathered
+from service.sharing.frames import Buffer, Frame, FrameError, FrameKind, encoded
 from service.sharing.values import Convert
-
-_log = logging.getLogger("jitney")
 
 # A front end that takes nothing for this long, seconds, is given up with all that it has asked for.
 SEND_S = 10.0
@@ -110,22 +106,15 @@ class Peer:
         """Send what there is to send, and end the connection."""
         self._outbox.put(None)
         self._sender.join(timeout_s)
-        self._hang_up()
+        hang_up(self._connection)
         self._reader.join(timeout_s)
 
     def _read(self) -> None:
-        frames = FrameReader(self._connection)
+        told = "a front end is disconnected"
         try:
-            while (frame := frames.read()) is not None:
-                self._take(frame)
-        except FrameError as error:
-            _log.error("a front end is disconnected: %s", error)
-        except OSError:
-            pass  # it has ended
-        except Exception as error:
-            log_error(_log, logging.ERROR, "a front end is disconnected", error=error)
+            hear(self._connection, self._take, given_up=told, failed=told)
         finally:
-            self._hang_up()
+            hang_up(self._connection)
             for number in list(self._inside):
                 self._withdraw(number)
             self._outbox.put(None)
@@ -181,22 +170,10 @@ class Peer:
             self._door().leave(ticket)
 
     def _send(self) -> None:
-        try:
-            while (first := self._outbox.get()) is not None:
-                things = [first]
-                while not self._outbox.empty():
-                    things.append(self._outbox.get_nowait())
-                self._send_all([thing for thing in things if thing is not None])
-                if None in things:
-                    return
-        except OSError:
-            pass  # it has ended, or takes nothing; the reader sees to the rest
-        except Exception as error:
-            log_error(_log, logging.ERROR, "answers cannot be sent to a front end", error=error)
-        finally:
-            self._hang_up()
+        send_gathered(self._connection, self._outbox, self._frames, failed="answers cannot be sent to a front end")
 
-    def _send_all(self, things: Sequence[Any]) -> None:
+    def _frames(self, things: Sequence[Any]) -> list[Buffer]:
+        """The answers in one frame, and those of the owner's own as they are."""
         done: list[tuple[int, Ticket]] = []
         refused: list[tuple[int, JitneyError]] = []
         buffers: list[Buffer] = []
@@ -212,8 +189,4 @@ class Peer:
                 buffers += thing
         if done or refused:
             buffers += answer(done, refused, self._convert)
-        send(self._connection, buffers)
-
-    def _hang_up(self) -> None:
-        with suppress(OSError):
-            self._connection.shutdown(socket.SHUT_RDWR)
+        return buffers
