@@ -10,16 +10,16 @@ one thread it is the same however busy the machine is, and cores divided by it a
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
-import platform
 import random
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
+
+from publishing import add_write, publish, when_and_where
 
 from service.cpu_threads import POOL_VARIABLES
 
@@ -82,7 +82,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundles", nargs="+", type=Path, metavar="BUNDLE")
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--write", type=Path, help="write the tables there, too")
+    add_write(parser)
     parser.add_argument("--figures", action="store_true", help="print the bare figures of one bundle as JSON")
     arguments = parser.parse_args()
     if arguments.figures:
@@ -99,15 +99,12 @@ def main() -> None:
             "# Batch sizes",
             "",
             f"`python benchmark/batch_sizes.py --rounds {arguments.rounds} {names}`: least of {arguments.rounds} "
-            f"rounds of {ROWS} rows. {datetime.date.today()}, Python {platform.python_version()}, {os.cpu_count()} "
-            f"cores, {platform.machine()}.",
+            f"rounds of {ROWS} rows. {when_and_where()}.",
             *tables(measured),
             "",
         ]
     )
-    print(text)
-    if arguments.write:
-        arguments.write.write_text(text)
+    publish(text, arguments.write)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,8 @@ Writes a chart and a CSV file for each comparison, and one document with figures
 from __future__ import annotations
 
 import argparse
-import datetime
 import math
 import os
-import platform
 import sys
 import time
 from collections.abc import Iterable
@@ -22,6 +20,7 @@ from types import ModuleType
 from charts import save
 from comparisons import batch_size, batching, padding, policy, queue_wait, strategy
 from comparisons.scale import FULL, QUICK, Scale
+from publishing import add_write, publish, when_and_where
 from trials import Row, write_csv
 
 COMPARISONS: tuple[ModuleType, ...] = (batching, strategy, batch_size, queue_wait, padding, policy)
@@ -42,8 +41,8 @@ def document(parts: list[tuple[ModuleType, list[Row]]], command: str, charts: st
     lines = [
         "# Benchmarks",
         "",
-        f"`{command}`, {datetime.date.today()}, Python {platform.python_version()}, {os.cpu_count()} cores, "
-        f"{platform.machine()}; load average at the start {_LOAD_BEFORE:.1f}, which is 0 on a quiet machine.",
+        f"`{command}`, {when_and_where()}; load average at the start {_LOAD_BEFORE:.1f}, which is 0 on a quiet "
+        "machine.",
         "",
         _INTRODUCTION,
     ]
@@ -140,7 +139,7 @@ def main() -> None:
     parser.add_argument("--only", choices=[comparison.NAME for comparison in COMPARISONS], help="that one alone")
     parser.add_argument("--duration", type=float, help="of each load, seconds")
     parser.add_argument("--plots", type=Path, default=Path(__file__).parent / "plots")
-    parser.add_argument("--write", type=Path, help="write the document there, too")
+    add_write(parser, "document")
     arguments = parser.parse_args()
     scale: Scale = FULL if arguments.full else QUICK
     if arguments.duration is not None:
@@ -158,9 +157,7 @@ def main() -> None:
     where = arguments.write.parent if arguments.write else Path.cwd()
     charts = os.path.relpath(arguments.plots, where)
     text = document(parts, command_of(arguments), charts)
-    print(text)
-    if arguments.write:
-        arguments.write.write_text(text, encoding="utf-8")
+    publish(text, arguments.write)
     wrong = sum(row.wrong_answers for _, rows in parts for row in rows)
     if wrong:
         sys.exit(f"{wrong} answers were wrong")

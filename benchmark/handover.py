@@ -11,15 +11,13 @@ the process), which holds on a noisy machine better than time on the clock.
 from __future__ import annotations
 
 import argparse
-import datetime
-import os
-import platform
 import queue
 import statistics
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
+
+from publishing import add_write, publish, when_and_where
 
 from service import ThreadedBatcher
 
@@ -103,8 +101,7 @@ def report(figures: dict[str, list[float]], rounds: int) -> str:
         "# Hand-over",
         "",
         f"`python benchmark/handover.py --rounds {rounds}`: {THREADS} threads, batches of up to {BATCH} rows, empty "
-        f"model, {rounds} rounds in turns. {datetime.date.today()}, Python {platform.python_version()}, "
-        f"{os.cpu_count()} cores, {platform.machine()}.",
+        f"model, {rounds} rounds in turns. {when_and_where()}.",
         "",
         "| | CPU µs per row, median | least | most |",
         "|---|---|---|---|",
@@ -121,12 +118,10 @@ def report(figures: dict[str, list[float]], rounds: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--write", type=Path, help="write the table there, too")
+    add_write(parser, "table")
     arguments = parser.parse_args()
     text = report(measure(arguments.rounds), arguments.rounds)
-    print(text)
-    if arguments.write:
-        arguments.write.write_text(text)
+    publish(text, arguments.write)
 
 
 if __name__ == "__main__":

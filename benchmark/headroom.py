@@ -13,7 +13,8 @@ import argparse
 import random
 from bisect import bisect_right
 from dataclasses import dataclass
-from pathlib import Path
+
+from publishing import add_write, publish
 
 MOST = 32
 WINDOW_MS = 5.0
@@ -87,7 +88,7 @@ def main() -> None:
     parser.add_argument("--base-ms", type=float, default=5.0)
     parser.add_argument("--row-ms", type=float, default=0.3)
     parser.add_argument("--rows", type=int, default=200_000)
-    parser.add_argument("--write", type=Path, help="write the table there, too")
+    add_write(parser, "table")
     arguments = parser.parse_args()
     cost = Cost(arguments.base_ms, arguments.row_ms)
     columns = "p50 ms | p99 ms | mean batch | worker busy"
@@ -105,9 +106,7 @@ def main() -> None:
             "",
         ]
     )
-    print(text)
-    if arguments.write:
-        arguments.write.write_text(text)
+    publish(text, arguments.write)
 
 
 if __name__ == "__main__":

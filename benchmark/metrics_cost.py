@@ -10,20 +10,18 @@ route, measured in the same turns, shows what the machine is worth.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 
 from flask import Flask, Response, request
 from overhead import BARE, Figures, bare_app, measure, post
 from prometheus_client import CollectorRegistry
+from publishing import add_write, publish, when_and_where
 
 from loaders import ModelHandle
 from service.batching.tickets import BatchInfo, FlushReason
@@ -93,7 +91,7 @@ def table(title: str, figures: Figures) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--blocks", type=int, default=200)
-    parser.add_argument("--write", type=Path, help="write the tables there, too")
+    add_write(parser)
     parser.add_argument("--figures", action="store_true", help="print the bare figures of this process as JSON")
     arguments = parser.parse_args()
     if arguments.figures:
@@ -109,15 +107,12 @@ def main() -> None:
             "# What counting costs",
             "",
             f"`python benchmark/metrics_cost.py --blocks {arguments.blocks}`: a request of one row that makes a batch "
-            f"of its own; the limit is {LIMIT_US:.0f} µs. {datetime.date.today()}, Python "
-            f"{platform.python_version()}, {os.cpu_count()} cores, {platform.machine()}.",
+            f"of its own; the limit is {LIMIT_US:.0f} µs. {when_and_where()}.",
             *(line for title, found in figures.items() for line in table(title, found)),
             "",
         ]
     )
-    print(text)
-    if arguments.write:
-        arguments.write.write_text(text)
+    publish(text, arguments.write)
     if any(min(found[BOTH]) > LIMIT_US for found in figures.values()):
         sys.exit(f"counting costs more than {LIMIT_US} µs")
 

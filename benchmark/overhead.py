@@ -17,21 +17,19 @@ worker class adds to the app is measured on one thread, over a loopback connecti
 from __future__ import annotations
 
 import argparse
-import datetime
 import gc
 import io
 import json
 import os
-import platform
 import statistics
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from flask import Flask
+from publishing import add_write, publish, when_and_where
 from served_overhead import BARE, OURS, ROW, WIDTH, bare_app, our_app, through_gunicorn
 from server_part import SERVER, SYSTEM_CALLS, ServerPart
 
@@ -163,7 +161,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="through gunicorn, of each load")
     parser.add_argument("--seconds", type=float, default=2.0, help="through gunicorn, of each load in each round")
     parser.add_argument("--policy", choices=["window", "eager"], default="window")
-    parser.add_argument("--write", type=Path, help="write the tables there, too")
+    add_write(parser)
     arguments = parser.parse_args()
     # First of all: what this process starts later begins where this process has put itself.
     served = through_gunicorn(arguments.rounds, arguments.seconds)
@@ -183,8 +181,7 @@ def main() -> None:
         f"`python benchmark/overhead.py --blocks {arguments.blocks} --policy {arguments.policy}`: one request at a "
         f"time with a row of {WIDTH} numbers, empty model, MAX_BATCH_LATENCY_MS=0; {arguments.blocks} blocks of "
         f"{CALLS_PER_BLOCK} requests in turns. Through gunicorn: default settings, medians of "
-        f"{arguments.rounds} rounds of {arguments.seconds:g} s. {datetime.date.today()}, Python "
-        f"{platform.python_version()}, {os.cpu_count()} cores, {platform.machine()}.",
+        f"{arguments.rounds} rounds of {arguments.seconds:g} s. {when_and_where()}.",
         *tables,
         *served,
         "",
@@ -193,9 +190,7 @@ def main() -> None:
         "that is measured.",
     ]
     text = "\n".join(lines) + "\n"
-    print(text)
-    if arguments.write:
-        arguments.write.write_text(text)
+    publish(text, arguments.write)
 
 
 if __name__ == "__main__":

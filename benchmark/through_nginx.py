@@ -12,10 +12,8 @@ It needs nginx and wrk, both packages of Debian.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
-import platform
 import re
 import statistics
 import subprocess
@@ -23,6 +21,8 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from publishing import add_write, publish, when_and_where
 
 from service.demo.build import build, is_built
 from service.demo.steps import console_report
@@ -106,14 +106,13 @@ def measure(rounds: int, seconds: int, directory: Path) -> list[Way]:
 def report(ways: list[Way], rounds: int, seconds: int) -> str:
     direct, through = ways
     share = statistics.median(through.per_s) / statistics.median(direct.per_s)
-    day, cores = datetime.datetime.now(datetime.UTC).date(), len(os.sched_getaffinity(0))
     return "\n".join(
         [
             "# Through nginx",
             "",
             f"`PYTHONPATH=. python benchmark/through_nginx.py --rounds {rounds} --seconds {seconds}`: digits model, "
             f"{CONNECTIONS} connections of wrk, {rounds} rounds of {seconds} s in turns; server, nginx and wrk share "
-            f"the machine. {day}, Python {platform.python_version()}, {cores} cores, {platform.machine()}, load "
+            f"the machine. {when_and_where(len(os.sched_getaffinity(0)))}, load "
             f"average at the end {os.getloadavg()[0]:.0f}.",
             "",
             "| | predictions per second, median | least | most | CPU µs per prediction, server and nginx |",
@@ -130,14 +129,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=int, default=4, help="of each round and way")
-    parser.add_argument("--write", type=Path, help="a file for the report")
+    add_write(parser, "report")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         ways = measure(options.rounds, options.seconds, Path(directory))
     text = report(ways, options.rounds, options.seconds)
-    print(text)
-    if options.write is not None:
-        options.write.write_text(text)
+    publish(text, options.write)
 
 
 if __name__ == "__main__":
