@@ -149,6 +149,12 @@ def start(tmp_path: Path) -> Iterator[Start]:
         yield start_server
 
 
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """As long as this file is there, the model of `gated.py` keeps what it is given."""
+    return tmp_path / "gate"
+
+
 @pytest.fixture(scope="session")
 def demo_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with all demo models; JITNEY_DEMO_MODELS names one to keep and use again."""
