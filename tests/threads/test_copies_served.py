@@ -8,20 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 from support.callers import Callers, all_at_once
 from support.models import GUARD_S
+from support.repositories import put, registered, served_from
 
 from loaders.errors import ModelError
 from loaders.handle import ModelHandle
-from loaders.registry import _registered, register_loader
 from loaders.signature import TabularInput
 from service import create_app
 from service.errors import DeadlineExceeded
 from service.health import models, readiness
 from service.http.openapi.probes import READINESS
 from service.lane_key import LaneKey
-from service.metrics.batches import BatchMetrics
 from service.models.copies import Copies, copies_of
 from service.runtime import Runtime
 from service.settings import Settings, SettingsError
@@ -82,38 +80,17 @@ class Loader:
 
 @pytest.fixture
 def loader() -> Iterator[Loader]:
-    loader = Loader()
-    register_loader("copied", loader)
-    yield loader
-    _registered.pop("copied", None)
+    with registered(Loader()) as loader:
+        yield loader
     assert loader.faults == []
 
 
 @pytest.fixture
 def serve(tmp_path: Path, loader: Loader) -> Iterator[Callable[..., Runtime]]:
     """A started runtime over a repository of these versions of the model "m", each with two copies."""
-    made: list[Runtime] = []
-
-    def make(*versions: str, **settings: Any) -> Runtime:
-        put(tmp_path, *versions)
-        values = {"max_batch_latency_ms": 0, "max_batch_size": 1, "model_instances": 2, "warmup": False, **settings}
-        made.append(Runtime(Settings(model_repository=str(tmp_path), **values), BatchMetrics(CollectorRegistry())))
-        made[-1].start()
-        assert made[-1].batcher().wait_started(GUARD_S)
-        return made[-1]
-
-    yield make
-    for runtime in made:
-        assert runtime.close(GUARD_S)
+    with served_from(tmp_path, loader.fmt, max_batch_size=1, model_instances=2, warmup=False) as serve:
+        yield lambda *versions, **settings: serve(*(f"m/{version}" for version in versions), **settings)
     assert all(copy.freed == 1 for copy in loader.copies)
-
-
-def put(root: Path, *versions: str) -> None:
-    for version in versions:
-        directory = root / "m" / version
-        directory.mkdir(parents=True)
-        (directory / "weights.bin").write_bytes(b"weights")
-        (directory / "jitney.toml").write_text('[model]\nformat = "copied"\nfile = "weights.bin"\n')
 
 
 def ask(runtime: Runtime, rows: int = 1, timeout_s: float = GUARD_S) -> list[str]:
@@ -220,7 +197,7 @@ def test_a_swap_under_load_is_seen_by_both_threads_at_once_and_frees_both_old_co
     for _ in range(8):
         callers.start(keep_asking)
     for version in ("2", "3", "4"):
-        put(tmp_path, version)
+        put(tmp_path, f"m/{version}", fmt=loader.fmt)
         assert runtime.load("m", version, timeout_s=GUARD_S).version == version
         assert ask(runtime) == [version]
     over.set()
