@@ -6,20 +6,18 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from support.callers import Callers, all_at_once
 from support.models import GUARD_S
+from support.sharing import Gate, Heard, OwnerAtHand, front_end, wait_until, with_one_in_the_model
 
-from loaders.errors import ModelError, ModelLoadError
-from loaders.handle import ModelHandle
-from loaders.signature import OutputSpec
+from loaders.errors import ModelLoadError
 from service.batching.admission import WorkerState
 from service.batching.batcher import ThreadedBatcher
-from service.batching.tickets import BatchInfo, Priority
+from service.batching.tickets import Priority
 from service.errors import (
     ClientGone,
     DeadlineExceeded,
@@ -31,166 +29,7 @@ from service.errors import (
     QueueFull,
     WorkerDead,
 )
-from service.outputs import present
-from service.sharing import peer as peers
-from service.sharing.asking import Asked, ask, asked
-from service.sharing.description import described
-from service.sharing.frames import FrameKind, FrameReader, encoded, send
-from service.sharing.link import Link
-from service.sharing.peer import Peer
-from service.sharing.place import Place
-from service.sharing.remote import RemoteBatcher
-from service.sharing.state import told
-
-Key = tuple[ModelHandle, tuple[Any, ...], tuple[Any, ...]]
-
-
-class Heard:
-    """What a front end hears of its owner."""
-
-    def __init__(self) -> None:
-        self.models: list[ModelHandle] = []
-        self.errors: list[ModelError] = []
-        self.batches: list[BatchInfo] = []
-
-    def owner_has_loaded(self, model: ModelHandle, sample: Any | None) -> None:
-        self.models.append(model)
-
-    def owner_has_failed(self, error: ModelError) -> None:
-        self.errors.append(error)
-
-    def owner_has_run(self, model: ModelHandle, info: BatchInfo, longest_wait_s: float) -> None:
-        assert longest_wait_s >= 0
-        self.batches.append(info)
-
-
-class Gate:
-    """A model that runs when it is let; each row is answered with twice its number."""
-
-    def __init__(self) -> None:
-        self.started = threading.Semaphore(0)
-        self.release = threading.Event()
-        self.release.set()
-        self.batches: list[list[Any]] = []
-
-    def __call__(self, rows: list[Any], key: Key) -> Any:
-        self.batches.append(rows)
-        self.started.release()
-        assert self.release.wait(GUARD_S)
-        if any(float(row[0]) == 13 for row in rows):
-            raise ValueError("thirteen")
-        if any(float(row[0]) == 14 for row in rows):
-            return []
-        return [object() if float(row[0]) == 15 else row * 2 for row in rows]
-
-
-class OwnerAtHand:
-    """An owner without its process: a batcher and its peers, at a place of its own."""
-
-    def __init__(self, place: Place, predict: Callable[..., Any], **options: Any) -> None:
-        self.handle = ModelHandle.from_callable(predict, name="m")
-        self.batcher = ThreadedBatcher(predict, **{"max_batch_latency_s": 0.0, "policy": "eager", **options})
-        self.batcher.start()
-        self.peers: list[Peer] = []
-        self.place = place
-
-    def accept(self, *, introduce: bool = True) -> Peer:
-        connection, _ = self.place.listener.accept()
-        peer = Peer(connection, lambda: self.batcher, self._key, lambda value: present(OutputSpec(), value), self.ended)
-        self.peers.append(peer)
-        peer.start()
-        if introduce:
-            self.introduce(peer)
-        return peer
-
-    def introduce(self, peer: Peer) -> None:
-        peer.tell(FrameKind.MODEL, *described(self.handle, None))
-        peer.tell(FrameKind.STATE, told(self.batcher.status(), self.batcher.retry_after_s, time.monotonic()))
-
-    def ended(self, peer: Peer) -> None:
-        self.peers.remove(peer)
-
-    def _key(self, lane: Any) -> Key:
-        return (self.handle, *lane)
-
-    def close(self) -> None:
-        for peer in list(self.peers):
-            peer.close(GUARD_S)
-        self.batcher.close(GUARD_S)
-
-
-@pytest.fixture
-def place() -> Iterator[Place]:
-    made = Place()
-    made.listener.settimeout(GUARD_S)
-    yield made
-    made.close()
-
-
-class Both:
-    """A front end and its owner."""
-
-    def __init__(self, place: Place, **options: Any) -> None:
-        self.gate = Gate()
-        self.heard = Heard()
-        self.owner = OwnerAtHand(place, self.gate, **options)
-        self.front = front_end(place, self.heard)
-        self.front.start()
-        self.peer = self.owner.accept()
-        assert self.front.wait_started(GUARD_S)
-
-    @property
-    def key(self) -> Key:
-        return (self.heard.models[-1], (), ("f", 1))
-
-    def ask(self, *numbers: float, **more: Any) -> Any:
-        return self.front.ask([np.array([number]) for number in numbers], GUARD_S, **{"key": self.key, **more})
-
-    def close(self) -> None:
-        self.gate.release.set()
-        self.front.close(0.0)
-        self.owner.close()
-
-
-def front_end(place: Place, heard: Heard) -> RemoteBatcher:
-    return RemoteBatcher(
-        place.address,
-        listener=heard,
-        model_of=lambda key: key[0],
-        lane_of=lambda key: key[1:],
-        max_batch_size=32,
-        max_batch_latency_s=0.005,
-        default_timeout_s=GUARD_S,
-    )
-
-
-@pytest.fixture
-def both(place: Place) -> Iterator[Callable[..., Both]]:
-    made: list[Both] = []
-
-    def make(**options: Any) -> Both:
-        made.append(Both(place, **options))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    give_up_at = time.monotonic() + GUARD_S
-    while not holds():
-        assert time.monotonic() < give_up_at, "it did not come true"
-        time.sleep(0.005)
-
-
-def with_one_in_the_model(pair: Both) -> Callers:
-    """Callers of which one has its row, 1, in the model; it stays there until the gate is released."""
-    pair.gate.release.clear()
-    callers = Callers()
-    callers.start(lambda: pair.ask(1))
-    assert pair.gate.started.acquire(timeout=GUARD_S)
-    return callers
+from service.sharing.frames import FrameKind
 
 
 def test_every_caller_gets_its_own_answer_with_what_is_known_of_its_batch(both):
@@ -374,42 +213,6 @@ def test_a_load_that_failed_is_told_as_it_was(place):
     owner.close()
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        b"GET / HTTP/1.1\r\n\r\n",
-        b"".join(encoded(FrameKind.ASK, ["[]", [[1, 1.0, 2, "", 1, None]], ["plain", []]])),
-        b"".join(encoded(FrameKind.ASK, None)),
-        b"".join(encoded(FrameKind.CANCEL, 7)),
-        b"".join(encoded(FrameKind.MODEL, [])),
-        b"".join(encoded(FrameKind.ASK, None))[:-1],
-    ],
-)
-def test_garbage_ends_its_own_connection_only(both, place, sent):
-    pair = both()
-    with socket.socket(socket.AF_UNIX) as stranger:
-        stranger.connect(place.address)
-        stranger.settimeout(GUARD_S)
-        peer = pair.owner.accept(introduce=False)
-        stranger.sendall(sent)
-        stranger.shutdown(socket.SHUT_WR)
-        assert stranger.recv(1) == b""
-        wait_until(lambda: peer not in pair.owner.peers)
-    assert pair.ask(1).results[0].tolist() == [2.0]
-
-
-def test_a_front_end_that_reads_nothing_holds_up_nobody(both, place):
-    pair = both()
-    big = [b"x" * 1_000_000] * 3
-    with socket.socket(socket.AF_UNIX) as deaf:
-        deaf.connect(place.address)
-        peer = pair.owner.accept(introduce=False)
-        for _ in range(4):
-            peer.tell(FrameKind.STATE, None, big)  # more than the system holds for a reader
-        assert pair.ask(1).results[0].tolist() == [2.0]
-    wait_until(lambda: peer not in pair.owner.peers)
-
-
 def test_rows_that_cannot_be_sent_fail_their_own_caller(both):
     pair = both()
     with pytest.raises(PredictionFailed, match="cannot be sent"):
@@ -471,110 +274,6 @@ def test_a_result_that_has_no_form_fails_its_own_caller(both):
     assert type(failed) is ModelFailed
     assert "of type object, which JSON cannot hold" in str(failed)
     assert three.results[0].tolist() == [6.0]
-
-
-def test_a_front_end_that_takes_nothing_for_too_long_is_given_up(both, place, monkeypatch):
-    monkeypatch.setattr(peers, "SEND_S", 0.1)
-    pair = both()
-    with socket.socket(socket.AF_UNIX) as deaf:
-        deaf.connect(place.address)
-        peer = pair.owner.accept(introduce=False)
-        peer.tell(FrameKind.STATE, None, [b"x" * 10_000_000])
-        wait_until(lambda: peer not in pair.owner.peers)
-
-
-@pytest.mark.parametrize("numbers, limit", [((7, 7), 9), ((7, 8), 1)])
-def test_more_requests_than_a_front_end_can_have_are_not_taken(both, place, monkeypatch, numbers, limit):
-    monkeypatch.setattr(peers, "MAX_REQUESTS", limit)
-    pair = both()
-    pair.gate.release.clear()
-    requests = [Asked(number, GUARD_S, Priority.NORMAL, "", [np.array([1.0])], [1]) for number in numbers]
-    with socket.socket(socket.AF_UNIX) as stranger:
-        stranger.connect(place.address)
-        peer = pair.owner.accept(introduce=False)
-        send(stranger, ask(((), ("f", 1)), requests))
-        wait_until(lambda: peer not in pair.owner.peers)
-    assert pair.owner.batcher.queued == 0
-
-
-class OwnerByHand:
-    """An owner of which a test sends every frame."""
-
-    def __init__(self, place: Place) -> None:
-        self.connection, _ = place.listener.accept()
-        self.connection.settimeout(GUARD_S)
-        self.handle = ModelHandle.from_callable(list, name="m")
-        self._frames = FrameReader(self.connection)
-        self.tell(FrameKind.MODEL, *described(self.handle, None))
-        self.tell_state(WorkerState.RUNNING)
-
-    def tell(self, kind: FrameKind, head: Any, parts: Any = ()) -> None:
-        send(self.connection, encoded(kind, head, parts))
-
-    def tell_state(self, state: WorkerState) -> None:
-        self.tell(FrameKind.STATE, [time.monotonic(), state, 0, 0.0, 0.01, None, None, None, None, 32])
-
-    def asked(self) -> list[int]:
-        frame = self._frames.read()
-        assert frame is not None
-        return [request.number for request in asked(frame)[1]]
-
-
-@pytest.fixture
-def by_hand(place: Place) -> Iterator[tuple[OwnerByHand, RemoteBatcher, Key]]:
-    heard = Heard()
-    front = front_end(place, heard)
-    front.start()
-    owner = OwnerByHand(place)
-    assert front.wait_started(GUARD_S)
-    yield owner, front, (heard.models[0], (), ())
-    front.close(0.0)
-    owner.connection.close()
-
-
-def test_an_answer_of_another_length_is_no_answer(by_hand):
-    owner, front, key = by_hand
-    callers = Callers()
-    callers.start(lambda: front.ask([np.array([1.0])], GUARD_S, key=key))
-    (number,) = owner.asked()
-    info = [1, 2, "size", 0.0, 0.1, 1, 2, 1]
-    owner.tell(FrameKind.ANSWER, [[[number, [0, 0]]], [info], [], ["plain", [1.0, 2.0]]])
-    (outcome,) = callers.finish()
-    assert type(outcome) is WorkerDead
-    assert "another number of results" in str(outcome)
-
-
-def test_nobody_waits_for_an_owner_whose_worker_has_ended(by_hand):
-    owner, front, key = by_hand
-    callers = Callers()
-    callers.start(lambda: front.ask([np.array([1.0])], GUARD_S, key=key))
-    owner.asked()
-    wait_until(lambda: front._heard.row_s == 0.01)
-    assert front.retry_after_s(100) == 1.0
-    owner.tell_state(WorkerState.DEAD)
-    assert isinstance(callers.finish()[0], WorkerDead)
-
-
-@pytest.mark.parametrize("kind", [FrameKind.ANSWER, FrameKind.MODEL, FrameKind.FAILED, FrameKind.STATE, FrameKind.ASK])
-def test_nonsense_from_an_owner_ends_the_connection_and_nothing_else(by_hand, place, kind):
-    owner, _, _ = by_hand
-    owner.tell(kind, 7)
-    wait_until(lambda: owner.connection.recv(1) == b"")
-    assert OwnerByHand(place).connection.close() is None, "it looks for the next one"
-
-
-def test_one_request_that_cannot_be_sent_does_not_keep_back_its_neighbours(place):
-    refused: list[int] = []
-    ours, theirs = socket.socketpair()
-    link = Link(ours, lambda number, error: refused.append(number))
-    requests = [
-        Asked(number, GUARD_S, Priority.NORMAL, "", [row], [1]) for number, row in enumerate([np.zeros(1), object()])
-    ]
-    send(theirs, link._frames([((), requests[0]), ((), requests[1]), 5]))
-    link.close()
-    link.hear(lambda frame: None)
-    theirs.close()
-    assert refused == [1]
 
 
 def test_a_batch_whose_requests_are_answered_one_after_the_other_is_told_of_once(by_hand):
