@@ -9,7 +9,8 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
-from served import SMALL_PICTURE, mean_colour, sums, upper
+from pydantic import TypeAdapter
+from served import SMALL_PICTURE, Gate, mean_colour, sums, upper
 
 from loaders.handle import ModelHandle
 from loaders.signature import EncodedText, TabularInput, TensorInput, TextInput
@@ -363,7 +364,28 @@ def test_explain_tells_how_each_row_was_batched(served):
         assert row["model_ms"] >= 0
         assert (row["padded_length"], row["padding_share"]) == (1, 0.0)
     assert "batch" not in server.predict([1]).json
-    assert "batch" not in server.predict([1], path="/predict?explain=0").json
+
+
+@pytest.mark.parametrize("word", ["1", "true", "True", "TRUE", "t", "yes", "on", "0", "false", "no", "Off"])
+@pytest.mark.parametrize("path", ["/predict", "/models/m/predict"])
+def test_explain_is_switched_by_the_words_that_switch_a_setting(served, word, path):
+    is_on = TypeAdapter(bool).validate_python(word)
+    answer = served().predict([1], path=f"{path}?other=x&explain={word}")
+    assert (answer.status_code, "batch" in answer.json) == (200, is_on)
+
+
+@pytest.mark.parametrize("query", ["", "2", "ja", "tru%65!", "1&explain=1", "1&explain=0", "%FF", "marker"])
+def test_explain_with_any_other_word_is_refused_before_the_model_runs(served, query):
+    gate = Gate()
+    gate.release.set()
+    server = served(gate)
+    answer = server.predict([1], path=f"/predict?explain={query}")
+    assert (answer.status_code, gate.seen) == (422, [])
+    (fault,) = answer.json["errors"]
+    assert fault["loc"] == "explain"
+    assert "one of 1, true, t, yes, y, on, or of 0, false, f, no, n, off" in fault["msg"]
+    assert "marker" not in answer.text
+    assert server.predict([1]).status_code == 200
 
 
 def test_explain_counts_the_padding_of_a_batch(served):

@@ -7,7 +7,9 @@ from typing import Any
 from loaders.handle import ModelHandle
 from loaders.signature import ImageInput, OutputSpec, TextInput
 from service.batching.tickets import FlushReason
+from service.http.flags import NO, YES
 from service.http.keys import Access
+from service.http.native import EXPLAIN
 from service.http.openapi.answers import answer
 from service.http.openapi.bodies import predict_body
 from service.http.openapi.errors import errors
@@ -21,11 +23,14 @@ from service.http.problems import PROBLEMS
 # key; 403 is for what administers models.
 STATUSES = frozenset(status for status, _ in PROBLEMS.values()) - {401, 403, 499}
 
+# Patterns have no switch for capitals.
+_WORDS = "|".join("".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in word) for word in YES + NO)
+
 _EXPLAIN = {
-    "name": "explain",
+    "name": EXPLAIN,
     "in": "query",
-    "description": "1 adds `batch`: how each row was batched. Any other value does nothing.",
-    "schema": {"type": "string"},
+    "description": f"{', '.join(YES)}: adds `batch`, which tells how each row was batched. {', '.join(NO)}: does not.",
+    "schema": {"type": "string", "pattern": f"^({_WORDS})$"},
     "example": "1",
 }
 
