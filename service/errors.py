@@ -130,11 +130,19 @@ class WorkerDead(JitneyError):
 
 
 class DeadlineExceeded(JitneyError):
-    """The request's deadline passed. `waited_s`: seconds from admission to giving up. `hint`: what sets the limit."""
+    """The request's deadline passed. `waited_s`: seconds from admission to giving up. `hint`: what sets the limit.
 
-    def __init__(self, waited_s: float, hint: str = "") -> None:
-        super().__init__(f"no answer within {waited_s * 1000:.0f} ms" + (f" ({hint})" if hint else ""))
+    `limit_s`: the seconds that it was given, where they are known; it is noticed a little later that they are over.
+    """
+
+    def __init__(self, waited_s: float, hint: str = "", *, limit_s: float | None = None) -> None:
+        # A limit as its caller wrote it, and what was measured to about a millisecond, or two digits below ten.
+        within_ms = f"{waited_s * 1000:.0f}" if waited_s >= 0.01 else f"{waited_s * 1000:.2g}"
+        if limit_s is not None:
+            within_ms = f"{limit_s * 1000:.12g}"
+        super().__init__(f"no answer within {within_ms} ms" + (f" ({hint})" if hint else ""))
         self.waited_s = waited_s
+        self.limit_s = limit_s
 
 
 class ClientGone(JitneyError):

@@ -101,7 +101,7 @@ def admit(
         if ahead is not None:
             raise no_room(runtime, ahead)
         if entered_at is not None and (now := time.monotonic()) >= deadline_of(runtime, entered_at, None):
-            raise DeadlineExceeded(now - entered_at, _DEADLINE)
+            raise DeadlineExceeded(now - entered_at, _DEADLINE, limit_s=limit_of(runtime, None))
         return loaded
     except (Draining, QueueFull, DeadlineExceeded) as error:
         model = runtime.peek(name, version) or runtime.model
@@ -152,8 +152,13 @@ def deadline_of(runtime: Runtime, entered_at: float, timeout_s: float | None) ->
 
     entered_at: when it came. timeout_s: its own deadline, None for the default.
     """
+    return entered_at + limit_of(runtime, timeout_s)
+
+
+def limit_of(runtime: Runtime, timeout_s: float | None) -> float:
+    """How long a request may take, seconds, that asks for `timeout_s`, or for nothing."""
     limit_s = runtime.settings.request_timeout_ms / 1000
-    return entered_at + (limit_s if timeout_s is None else min(timeout_s, limit_s))
+    return limit_s if timeout_s is None else min(timeout_s, limit_s)
 
 
 def predict(
@@ -231,7 +236,8 @@ def _ask(
     except (QueueFull, DeadlineExceeded, Draining, WorkerDead) as error:
         runtime.metrics.rejected(key.model, _REJECTIONS[type(error)])
         if isinstance(error, DeadlineExceeded):
-            raise DeadlineExceeded(time.monotonic() - entered_at, _DEADLINE) from error
+            waited_s, limit_s = time.monotonic() - entered_at, limit_of(runtime, call.timeout_s)
+            raise DeadlineExceeded(waited_s, _DEADLINE, limit_s=limit_s) from error
         raise
     except ClientGone:
         runtime.metrics.abandoned(key.model, len(rows))

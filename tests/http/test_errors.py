@@ -12,6 +12,7 @@ from served import GUARD_S, NOT_FINITE, POISON, SMALL_PICTURE, Gate, mean_colour
 
 from loaders.handle import ModelHandle
 from loaders.signature import EncodedText, TabularInput, TensorInput, TextInput
+from service.errors import DeadlineExceeded
 
 
 def problem_of(answer, status: int) -> dict:
@@ -263,6 +264,25 @@ def test_a_caller_cannot_wait_longer_than_the_server_allows(served):
     server = served(gate, request_timeout_ms=30)
     problem_of(server.predict([1], timeout_ms=60_000), 504)
     gate.release.set()
+
+
+@pytest.mark.parametrize(
+    ("asked_ms", "allowed_ms", "told"),
+    [(0.0001, 30_000, "0.0001"), (2.5, 30_000, "2.5"), (30, 20, "20"), (60_000, 30.25, "30.25")],
+)
+def test_the_limit_that_has_passed_is_told_as_it_was_set(served, asked_ms, allowed_ms, told):
+    gate = Gate()
+    server = served(gate, request_timeout_ms=allowed_ms)
+    try:
+        body = problem_of(server.predict([1], timeout_ms=asked_ms), 504)
+    finally:
+        gate.release.set()
+    assert body["detail"].startswith(f"no answer within {told} ms (")
+
+
+@pytest.mark.parametrize(("waited_s", "told"), [(1.2346, "1235"), (0.0104, "10"), (0.00064, "0.64"), (1e-7, "0.0001")])
+def test_a_wait_whose_limit_is_not_known_is_told_as_it_was_measured(waited_s, told):
+    assert str(DeadlineExceeded(waited_s)) == f"no answer within {told} ms"
 
 
 def test_a_bug_of_ours_is_told_with_an_id_only(served, caplog):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import struct
 from typing import Any
 
@@ -246,8 +245,7 @@ def test_a_timeout_in_microseconds_is_noticed_while_the_model_is_busy(served):
     busy = server.in_thread(lambda: infer(server, tensor([1])))
     assert gate.started.wait(GUARD_S)
     message = error_of(infer(server, tensor([2]), parameters={"timeout": 30_000}), 504)
-    waited_ms = int(re.fullmatch(r"no answer within (\d+) ms \(the request's own timeout.*", message)[1])
-    assert 29 <= waited_ms < 30_000  # of the request's 30 ms, not of the server's 30 s; a busy machine notices late
+    assert message.startswith("no answer within 30 ms (the request's own timeout")  # not the server's 30 s
     gate.release.set()
     assert busy().status_code == 200
     assert gate.seen == [1]
