@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from loaders.handle import ModelHandle
 from loaders.signature import ImageInput, InputSpec, TextInput
 from service.errors import Fault, InvalidInput, UnsupportedMedia
+from service.http.charset import refuse_other_charset
 from service.http.form import Part, read_parts
 from service.http.json import JSON
 from service.http.json_body import read_object
@@ -90,10 +91,13 @@ def read_call(request: Request, settings: Settings, expected: InputSpec | None =
     is_json = request.environ.get("CONTENT_TYPE") == JSON
     mimetype = JSON if is_json else request.mimetype.lower()
     if mimetype == JSON:
+        if not is_json:
+            refuse_other_charset(request)
         return read_json(read_body(request, settings), settings)
     if expected is not None:
         refuse_unless_image(expected)
     if mimetype == "multipart/form-data":
+        # Its charset, which has no meaning (RFC 7578), matters not: numbers and names of versions are ASCII.
         return _from_form(read_body(request, settings), request.mimetype_params.get("boundary", ""), settings)
     if mimetype.startswith("image/"):
         call = PredictCall([read_body(request, settings)])

@@ -15,6 +15,7 @@ from loaders.handle import ModelHandle
 from loaders.signature import InputSpec
 from service.errors import InvalidInput, UnknownModel, UnknownVersion, UnsupportedMedia
 from service.http.blueprint import blueprint, runtime
+from service.http.charset import refuse_other_charset
 from service.http.columnar import place_in_only_input, relocated, to_rows
 from service.http.exchange import Exchange, exchange
 from service.http.json import json_response
@@ -119,6 +120,7 @@ def _read(settings: Settings) -> V1Call:
     # Many of its clients send no content type, or that of a form, which curl does by itself.
     if request.mimetype not in ("", "application/json", "application/x-www-form-urlencoded", "text/plain"):
         raise UnsupportedMedia("this route takes the Content-Type application/json")
+    refuse_other_charset(request)
     return read_object(read_body(request, settings), settings.max_instances, '{"instances": [...]}', read_v1)
 
 

@@ -10,6 +10,7 @@ from loaders.errors import ModelError
 from service.errors import Forbidden, InvalidInput, LoadFailed, UnknownModel
 from service.health import public_text
 from service.http.blueprint import blueprint, runtime
+from service.http.charset import refuse_other_charset
 from service.http.json import json_response
 from service.http.json_body import parse_json
 from service.http.keys import Access, needs
@@ -90,6 +91,7 @@ def _version(parameters: dict[str, Any]) -> str | None:
 
 def _document(settings: Settings) -> dict[str, Any]:
     """The body, which may be empty."""
+    refuse_other_charset(request)
     data = read_body(request, settings)
     document = parse_json(data, settings.max_instances) if data else {}
     if not isinstance(document, dict):

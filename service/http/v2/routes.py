@@ -13,6 +13,7 @@ from service.batching.tickets import Priority
 from service.errors import InvalidInput, NotReady, UnknownModel
 from service.health import liveness, readiness
 from service.http.blueprint import blueprint, runtime
+from service.http.charset import refuse_other_charset
 from service.http.exchange import Exchange, exchange
 from service.http.json import json_response
 from service.http.paths import EXACT
@@ -162,11 +163,12 @@ class _Body:
 @blueprint.post("/v2/models/<name>/infer", **EXACT)
 @blueprint.post("/v2/models/<name>/versions/<version>/infer", **EXACT)
 def v2_infer(name: str, version: str | None = None) -> Response:
-    """One inference request; its content type is not asked for, as the protocol's own client sends none."""
+    """One inference request; of its content type only the charset counts, as the protocol's own client sends none."""
     received: list[_Body] = []
 
     def receive(environ: dict[str, Any], settings: Settings, _: InputSpec | None) -> _Body:
         state_in(environ).place_of = place_of_row
+        refuse_other_charset(request)
         body = _Body(read_body(request, settings), settings)
         if runtime().peek(name, version) is None:  # it is to be loaded first: not for garbage, nor beyond the deadline
             most = settings.max_instances
