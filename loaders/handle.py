@@ -45,6 +45,11 @@ class ModelHandle:
     release: Callable[[], None] | None = None
     is_thread_safe: bool = False
 
+    def __post_init__(self) -> None:
+        """Raise TypeError for what says neither yes nor no: `"no"` would be a yes, and the model called by several."""
+        if not isinstance(self.is_thread_safe, bool):
+            raise TypeError(f"is_thread_safe={self.is_thread_safe!r}: must be True or False")
+
     def predict_batch(self, rows: Sequence[Any], parameters: Mapping[str, Any] | None = None) -> list[Any]:
         """One result per row, in the order of `rows`; whatever the model raises comes through.
 
@@ -80,7 +85,7 @@ class ModelHandle:
 
         Without `input`, a row is a float64 array of any width. `is_thread_safe`: it may be called by several threads at
         once, as MODEL_INSTANCES above 1 does, since a function cannot be copied. Raises ValueError for a name or a
-        version that no URL could reach, see `loaders.names`.
+        version that no URL could reach, see `loaders.names`, and TypeError for an `is_thread_safe` that is no bool.
         """
         for what, value in (("name", name), ("version", version)):
             try:

@@ -258,6 +258,14 @@ def test_a_function_that_may_not_be_called_twice_at_a_time_is_refused():
     assert create_app(Settings(model_instances=1), model_handle=handle)
 
 
+@pytest.mark.parametrize("word", ["no", "", 1, 0, None, [False]])
+def test_what_says_neither_yes_nor_no_of_it_is_refused_where_it_is_said(word):
+    with pytest.raises(TypeError, match=r"is_thread_safe=.*: must be True or False"):
+        ModelHandle.from_callable(list, name="m", is_thread_safe=word)
+    with pytest.raises(TypeError, match="must be True or False"):
+        ModelHandle("m", "1", "callable", list, is_thread_safe=word)
+
+
 def test_a_function_that_may_be_is_shared_by_both_threads():
     both = threading.Barrier(2, timeout=GUARD_S)
     threads: set[int] = set()
