@@ -10,7 +10,8 @@ from werkzeug.exceptions import HTTPException
 
 from service.errors import JitneyError
 from service.http import problems
-from service.http.paths import BLUEPRINT, PLAIN_NAME, PlainName
+from service.http.paths import BLUEPRINT, PlainName
+from service.route_label import PLAIN_NAME
 from service.runtime import Runtime
 
 _log = logging.getLogger("jitney")

@@ -18,9 +18,6 @@ OWN_ENDPOINTS = f"{BLUEPRINT}."
 EXACT: dict[str, Any] = {"merge_slashes": False, "strict_slashes": True}
 
 
-# As a converter of the map of URLs: `<plain_name:name>`.
-PLAIN_NAME = "plain_name"
-
 _VARIABLE = re.compile(r"<[^>]*>")
 
 

@@ -13,6 +13,7 @@ from opentelemetry.util.types import AttributeValue
 
 from service.http.state import RequestState, current_request, state_in
 from service.probe_paths import BACKGROUND_PATHS
+from service.route_label import route_label
 from service.tracing.batch_span import model_attributes
 from service.tracing.request_span import begin_request, caller_context, end_request, fail_request, record_phases
 from service.tracing.tracing import Tracing
@@ -45,7 +46,7 @@ class TracedRequests:
     def _before(self) -> None:
         self._tracing.start()  # the first request, under a server that has no hook for its start
         tracer, now = self._tracing.requests, current_request()
-        route = None if now.url_rule is None else now.url_rule.rule
+        route = None if now.url_rule is None else route_label(now.url_rule.rule)
         if tracer is None or route in BACKGROUND_PATHS or trace.get_current_span().get_span_context().is_valid:
             return
         parent = caller_context(now.environ)

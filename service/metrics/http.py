@@ -17,6 +17,7 @@ from service.metrics.buckets import SECONDS
 from service.metrics.families import family
 from service.metrics.page import page
 from service.probe_paths import BACKGROUND_PATHS
+from service.route_label import route_label
 
 _log = logging.getLogger("jitney")
 
@@ -71,7 +72,7 @@ class HttpMetrics(PrometheusMetrics):  # type: ignore[misc]
         started_at: `time.perf_counter()` at its beginning.
         """
         rule = request.url_rule
-        route = _route(request) if rule is None else rule.rule
+        route = _route(request) if rule is None else route_label(rule.rule)
         method = method_label(request.method)
         self.count_answer(method, route, response.status_code, time.perf_counter() - started_at)
         return method, route
@@ -104,4 +105,4 @@ def _route(request: Request) -> str:
             rule = adapter and adapter.match(method=next(iter(refusal.valid_methods)), return_rule=True)[0]
         except HTTPException:  # the rules have come to differ, as in an app that answers for several hosts
             rule = None
-    return "unmatched" if rule is None else str(rule.rule)
+    return "unmatched" if rule is None else route_label(str(rule.rule))

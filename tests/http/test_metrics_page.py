@@ -170,6 +170,17 @@ def test_the_page_speaks_the_format_that_is_asked_for(served, accept):
     assert answer.content_type.startswith(expected)
 
 
+def test_no_route_tells_how_its_rule_is_told_from_others(served):
+    server = served()
+    assert server.client.get("/v1/models/m").status_code == 200
+    assert server.client.get("/v1/models/m/versions/3").status_code == 200
+    assert server.client.put("/v1/models/m").status_code == 405
+    routes = ["/v1/models/<name>", "/v1/models/<name>/versions/<version>", "/v1/models/<name>"]
+    for method, route, status in zip(("GET", "GET", "PUT"), routes, (200, 200, 405), strict=True):
+        labels = f'method="{method}",route="{route}",status="{status}"'
+        assert server.metric(f"http_requests_total{{{labels}}}") == 1
+
+
 def test_a_wrong_method_is_counted_under_the_rule_of_its_path(served):
     server = served()
     server.client.get("/predict")

@@ -72,6 +72,11 @@ def test_a_request_that_fails_is_told_without_what_it_did_not_get_to(served, log
     assert (entry["status"], entry.get("rows"), entry.get("batch_sizes")) == (status, None, None)
 
 
+def test_a_route_is_told_as_it_is_counted(served, logged):
+    assert served().client.get("/v1/models/m").status_code == 200
+    assert logged.entries[0]["route"] == "/v1/models/<name>"
+
+
 def test_nothing_of_what_a_caller_sends_stands_in_the_log(served, logged):
     client = served().client
     client.get("/nothing-here-marker?query=marker")

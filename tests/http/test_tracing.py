@@ -196,6 +196,7 @@ def test_a_batch_tells_how_often_it_was_split(traced, exporter):
     [
         ("POST", "/models/none/predict", "POST /models/<name>/predict", 404),
         ("GET", "/marker", "GET", 404),
+        ("GET", "/v1/models/none", "GET /v1/models/<name>", 404),
         ("GET", "/predict", "GET", 405),
         ("MARKER", "/predict", "HTTP", 405),
     ],
