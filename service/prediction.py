@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from loaders.handle import ModelHandle
 from loaders.signature import OutputSpec
 from service.batching.admission import Arrival
+from service.batching.course import Course
 from service.batching.tickets import Answer, Priority
 from service.errors import (
     ClientGone,
@@ -170,11 +171,12 @@ def predict(
     arrival: Arrival | None = None,
     is_gone: Callable[[], bool] | None = None,
     request_id: str = "",
+    course: Course | None = None,
 ) -> Prediction:
     """The answer to `call`; raises a `JitneyError` instead of giving a wrong or partial one.
 
     entered_at: when the request came, `time.monotonic()`; reading and preparing it counts against its deadline.
-    request_id: what the log is to call it.
+    request_id: what the log is to call it. course: is filled in with how far it came in the batcher.
 
     *Thread:* the request's own; it blocks until the answer is there, at most until the deadline.
     """
@@ -184,7 +186,7 @@ def predict(
     preprocess_s = time.perf_counter() - started_at
     runtime.metrics.preprocessed(model, preprocess_s)
     key = LaneKey(model, parameters, rows[0].shape_key)
-    answer = _ask(runtime, key, rows, call, entered_at, arrival, is_gone, request_id)
+    answer = _ask(runtime, key, rows, call, entered_at, arrival, is_gone, request_id, course)
     proba = call.parameters.get("proba", False)
     answered_at = time.perf_counter()
     predictions = _presented(runtime, model, _RAW if proba else model.output, answer)
@@ -215,6 +217,7 @@ def _ask(
     arrival: Arrival | None,
     is_gone: Callable[[], bool] | None,
     request_id: str,
+    course: Course | None,
 ) -> Answer:
     """Have the batcher answer, and count it when it does not."""
     deadline = deadline_of(runtime, entered_at, call.timeout_s)
@@ -232,6 +235,7 @@ def _ask(
             is_gone=is_gone,
             origin=None if runtime.tracing is None else runtime.tracing.origin(),
             request_id=request_id,
+            course=course,
         )
     except (QueueFull, DeadlineExceeded, Draining, WorkerDead) as error:
         runtime.metrics.rejected(key.model, _REJECTIONS[type(error)])

@@ -172,7 +172,10 @@ class Admission:
                 if row.ticket.expired(now):
                     return False
             for row in rows:
-                del row.ticket.rows[row.index]
+                ticket = row.ticket
+                del ticket.rows[row.index]
+                if not ticket.rows:
+                    ticket.taken_at = now
             self.queued -= len(rows)
             return True
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
 from service.batching.admission import Arrival
+from service.batching.course import Course
 from service.batching.status import BatcherStatus
 from service.batching.tickets import Answer, Priority
 
@@ -31,6 +32,7 @@ class AnyBatcher(Protocol):
         is_gone: Callable[[], bool] | None = None,
         origin: object | None = None,
         request_id: str = "",
+        course: Course | None = None,
     ) -> Answer: ...
 
     def call(

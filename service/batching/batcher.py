@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from service.batching import checks
 from service.batching.admission import Admission, Arrival, Inbox, Signal, WorkerState
+from service.batching.course import Course
 from service.batching.inbox import DrainedQueue
 from service.batching.lanes import Lanes
 from service.batching.listeners import BatchListener, Listeners, OnOrigins
@@ -200,14 +201,18 @@ class ThreadedBatcher:
         is_gone: Callable[[], bool] | None = None,
         origin: object | None = None,
         request_id: str = "",
+        course: Course | None = None,
     ) -> Answer:
         """Like `submit`, but tells about the batches too, and knows who goes first.
 
         `arrival`: what `announce` gave for this request; it is released whatever happens. `is_gone` is asked now and
         then while waiting; when it says True the rows are withdrawn and ClientGone is raised. `origin`: whatever tells
         `on_origins` where the request comes from. `request_id`: what the log is to call the request when it fails.
+        `course`: is filled in with how far the request came, whatever becomes of it.
         """
-        return answer_of(self._served(rows, timeout_s, key, lengths, priority, arrival, is_gone, origin, request_id))
+        return answer_of(
+            self._served(rows, timeout_s, key, lengths, priority, arrival, is_gone, origin, request_id, course)
+        )
 
     def enter(
         self,
@@ -333,6 +338,7 @@ class ThreadedBatcher:
         is_gone: Callable[[], bool] | None = None,
         origin: object | None = None,
         request_id: str = "",
+        course: Course | None = None,
     ) -> Ticket:
         """The whole way of a request on its own thread; returns it with its results, or raises."""
         if arrival is not None:
@@ -357,7 +363,13 @@ class ThreadedBatcher:
             wait_for(ticket, is_gone, self._admission.abandon, self._clock)
             if ticket.failure is not None:
                 raise named(ticket.failure, ticket.failed_rows)
+            if course is not None:
+                course.end(ticket, self._clock())
             return ticket
+        except BaseException as error:
+            if course is not None:
+                course.end(ticket, self._clock(), error)
+            raise
         finally:
             self._admission.leave(ticket)
             # An error's traceback holds this frame, and the ticket holds the error: apart from each other, both are

@@ -97,7 +97,7 @@ class Delivery:
                 ticket = row.ticket
                 if position in outcomes.errors:
                     outcomes.errors[position].request_id = ticket.request_id
-                    ticket.fail(outcomes.errors[position], row)
+                    ticket.fail(outcomes.errors[position], row, info)
                 elif position not in outcomes.left_out:
                     ticket.answer(row, outcomes.results[position], info)
                     if ticket.unanswered == 0:

@@ -118,8 +118,9 @@ class Ticket:
     ticket, but not the other way round: a request is freed without the garbage collector. Four fields belong to the
     lane, that is to the thread that leads the workers: `level` is the priority that the request has now, `turn_at` when
     it last queued up, `credit` how many rows it may still send before it must queue again, `unserved` how many rows the
-    lane counts for it. `origin`: what `ask` was told of where the request comes from, set before it is admitted.
-    `request_id`: what the log calls the request.
+    lane counts for it. `taken_at`: clock reading when the last of its rows left `rows` for a batch; like `rows` it is
+    the admission's. `batches` holds those that failed as well. `origin`: what `ask` was told of where the request comes
+    from, set before it is admitted. `request_id`: what the log calls the request.
     """
 
     lane: LaneName
@@ -138,6 +139,7 @@ class Ticket:
     done: OneShotEvent = field(default_factory=OneShotEvent)
     level: Priority = Priority.NORMAL
     credit: int = 0
+    taken_at: float | None = None
     origin: object | None = None
     request_id: str = ""
 
@@ -187,12 +189,16 @@ class Ticket:
         self.batches[row.index] = info
         self.unanswered -= 1
 
-    def fail(self, error: BaseException, row: Row | None = None) -> None:
-        """Record the first error; `row` when a row of its own caused it. *Thread:* as `answer`, or whoever ends it."""
+    def fail(self, error: BaseException, row: Row | None = None, info: BatchInfo | None = None) -> None:
+        """Record the first error; `row` when a row of its own caused it, `info` when that was in a batch.
+
+        *Thread:* as `answer`, or whoever ends it.
+        """
         if self.failure is None:
             self.failure = error
         if row is not None:
             self.failed_rows += (row.index,)
+            self.batches[row.index] = info
 
 
 @dataclass(slots=True, eq=False)

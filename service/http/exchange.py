@@ -9,6 +9,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from loaders.handle import ModelHandle
 from loaders.signature import InputSpec
+from service.batching.course import Course
 from service.http.state import RequestState, state_in
 from service.prediction import PredictCall, Prediction, admit, deadline_of, lease_model, predict
 from service.runtime import Runtime
@@ -103,6 +104,8 @@ def _predicted(
         with lease_model(here, name, version, asked, deadline=deadline, arrival=arrival, is_gone=is_gone) as model:
             state.model = model
             call = incoming.call_for(model)
+            if here.tracing is not None:
+                state.course = Course()
             prediction = predict(
                 here,
                 model,
@@ -111,6 +114,7 @@ def _predicted(
                 arrival=arrival,
                 is_gone=is_gone,
                 request_id=state.request_id(environ),
+                course=state.course,
             )
     finally:
         arrival.release()

@@ -8,6 +8,7 @@ from typing import Any, cast
 from flask import Request, request
 
 from loaders.handle import ModelHandle
+from service.batching.course import Course
 from service.batching.tickets import Answer
 from service.http.places import PlaceOf
 from service.request_id import accepted_id, new_id
@@ -19,16 +20,29 @@ class RequestState:
     """One request. `model`: the one that answers, once it is known. `answer`: what the batcher gave. `phases`: how long
     its parts took, for the header. `problem`: the title of the error that it ended with.
 
+    `course`: how far it came in the batcher, kept only where requests are traced.
+
     `is_refused`: nothing is at its path, which is one of Jitney's. `place_of`: how its caller knows each row, where it
     was not sent as an instance. *Thread:* the request's own.
     """
 
-    __slots__ = ("_request_id", "answer", "is_refused", "model", "phases", "place_of", "problem", "started_at")
+    __slots__ = (
+        "_request_id",
+        "answer",
+        "course",
+        "is_refused",
+        "model",
+        "phases",
+        "place_of",
+        "problem",
+        "started_at",
+    )
 
     def __init__(self) -> None:
         self.started_at = time.perf_counter()
         self.model: ModelHandle | None = None
         self.answer: Answer | None = None
+        self.course: Course | None = None
         self.phases = ""
         self.problem: str | None = None
         self.is_refused = False

@@ -79,8 +79,8 @@ class TracedRequests:
 
     def _record_phases(self, span: Span, state: RequestState) -> None:
         tracer = self._tracing.requests
-        if tracer is not None and state.answer is not None and span.is_recording():
-            record_phases(tracer, span, state.answer)
+        if tracer is not None and state.course is not None and span.is_recording():
+            record_phases(tracer, span, state.course)
 
 
 def _attributes(now: Request, state: RequestState) -> dict[str, AttributeValue]:

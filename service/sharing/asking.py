@@ -29,11 +29,14 @@ class Asked(NamedTuple):
 
 
 class Told(NamedTuple):
-    """An answer as it comes to a front end; with a failure there are no results."""
+    """An answer as it comes to a front end; with a failure there are no results.
+
+    `batches`: one for each row; with a failure None for a row that was in none, and nothing where none was let in.
+    """
 
     number: int
     results: list[Any]
-    batches: list[BatchInfo]
+    batches: list[BatchInfo | None]
     failure: JitneyError | None
     failed_rows: tuple[int, ...]
 
@@ -88,18 +91,22 @@ def answer(
 
     convert: makes what can be sent of a result that cannot; where it raises a PredictionFailed, that request fails.
     """
-    failed: list[list[Any]] = [[number, failures.described(error), []] for number, error in refused]
+    failed: list[list[Any]] = [[number, failures.described(error), [], []] for number, error in refused]
     well: list[tuple[int, Ticket]] = []
+    batches: dict[BatchInfo, int] = {}
+
+    def places(ticket: Ticket) -> list[int | None]:
+        return [None if info is None else batches.setdefault(info, len(batches)) for info in ticket.batches]
+
     for number, ticket in done:
         if ticket.failure is None:
             well.append((number, ticket))
         else:
-            failed.append([number, failures.described(ticket.failure), sorted(ticket.failed_rows)])
+            failed.append([number, failures.described(ticket.failure), sorted(ticket.failed_rows), places(ticket)])
     described, parts, well, unsendable = _packed(well, convert)
     failed += unsendable
-    batches: dict[BatchInfo | None, int] = {}
-    heads = [[number, [batches.setdefault(info, len(batches)) for info in ticket.batches]] for number, ticket in well]
-    return encoded(FrameKind.ANSWER, [heads, [list(info or ()) for info in batches], failed, described], parts)
+    heads = [[number, places(ticket)] for number, ticket in well]
+    return encoded(FrameKind.ANSWER, [heads, [list(info) for info in batches], failed, described], parts)
 
 
 def answered(frame: Frame) -> list[Told]:
@@ -115,8 +122,9 @@ def answered(frame: Frame) -> list[Told]:
             at = end
         if at != len(results):
             raise ValueError("results without a request, or the other way round")
-        for number, failure, rows in failed:
-            told.append(Told(number, [], [], failures.restored(failure), tuple(map(int, rows))))
+        for number, failure, rows, places in failed:
+            ran = [None if place is None else batches[place] for place in places]
+            told.append(Told(number, [], ran, failures.restored(failure), tuple(map(int, rows))))
         return told
     except (ValueError, TypeError, LookupError) as error:
         raise FrameError("answers are not described as they should be") from error
@@ -136,7 +144,7 @@ def _packed(
             pack(ticket.results, convert)
         except (PredictionFailed, Unsendable) as error:
             fault = error if isinstance(error, PredictionFailed) else PredictionFailed("the model's result is none")
-            failed.append([number, failures.described(fault), []])
+            failed.append([number, failures.described(fault), [], []])
         else:
             sendable.append((number, ticket))
     return *pack([result for _, ticket in sendable for result in ticket.results], convert), sendable, failed

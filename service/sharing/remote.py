@@ -15,11 +15,12 @@ from loaders.errors import ModelError
 from loaders.handle import ModelHandle
 from service.batching import checks
 from service.batching.admission import Admission, Arrival, WorkerState
+from service.batching.course import Course
 from service.batching.inbox import DrainedQueue
 from service.batching.status import BatcherStatus
 from service.batching.tickets import Answer, BatchInfo, Priority, Ticket
 from service.batching.waiting import answer_of, named, wait_for
-from service.errors import Draining, JitneyError, NotReady, WorkerDead
+from service.errors import Draining, JitneyError, NotReady, PredictionFailed, WorkerDead
 from service.sharing.asking import Asked, Lane, Told, answered
 from service.sharing.description import restored
 from service.sharing.failures import restored_load_error
@@ -149,6 +150,7 @@ class RemoteBatcher:
         is_gone: Callable[[], bool] | None = None,
         origin: object | None = None,  # noqa: ARG002 - batches are recorded in the owner, which knows no span of ours
         request_id: str = "",
+        course: Course | None = None,
     ) -> Answer:
         """One result per row, with what is known of their batches; see `ThreadedBatcher.ask`."""
         patience_s = self._default_timeout_s if timeout_s is None else checks.patience("timeout_s", timeout_s)
@@ -165,7 +167,14 @@ class RemoteBatcher:
             wait_for(ticket, is_gone, partial(self._forget, request.number), self._clock)
             if ticket.failure is not None:
                 raise named(ticket.failure, ticket.failed_rows)
+            if course is not None:
+                course.end(ticket, self._clock())
             return answer_of(ticket)
+        except PredictionFailed as error:
+            # Of requests that end in another way the owner tells nothing: they may have waited there, or run.
+            if course is not None:
+                course.end(ticket, self._clock(), error)
+            raise
         finally:
             if not ticket.done.is_set():
                 self._forget(request.number, ticket)
@@ -254,11 +263,19 @@ class RemoteBatcher:
                 ticket.fail(WorkerDead(message))
                 ticket.done.set()
 
-    def _fail(self, number: int, error: JitneyError, rows: tuple[int, ...] = ()) -> None:
+    def _fail(
+        self,
+        number: int,
+        error: JitneyError,
+        rows: tuple[int, ...] = (),
+        batches: Sequence[BatchInfo | None] = (),
+    ) -> None:
         with self._lock:
             ticket = self._take_out(number)
             if ticket is not None:
                 ticket.failure, ticket.failed_rows = error, rows
+                if len(batches) == len(ticket.batches):
+                    ticket.batches = list(batches)
                 ticket.done.set()
 
     def _refusal(self) -> JitneyError:
@@ -341,9 +358,9 @@ class RemoteBatcher:
         waits_s: dict[BatchInfo, float] = {}
         for told in outcomes:
             if told.failure is not None:
-                self._fail(told.number, told.failure, told.failed_rows)
+                self._fail(told.number, told.failure, told.failed_rows, told.batches)
             elif (ticket := self._answer(told)) is not None:
-                for info in told.batches:
+                for info in filter(None, told.batches):
                     waits_s[info] = max(waits_s.get(info, 0.0), info.started_at - ticket.enqueued_at)
         self._tell_of_batches(waits_s)
 

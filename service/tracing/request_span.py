@@ -19,7 +19,8 @@ from opentelemetry.semconv.attributes.url_attributes import URL_SCHEME
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.util.types import AttributeValue
 
-from service.batching.tickets import Answer
+from service.batching.course import Course
+from service.batching.tickets import BatchInfo
 from service.tracing.batch_span import batch_attributes
 from service.tracing.clock import calendar
 from service.wsgi_environ import ARRIVED_AT
@@ -28,6 +29,8 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 
 # A request of a thousand rows may be in as many batches; the first ones show how it went.
 MAX_BATCHES = 32
+
+MODEL = "jitney.model"
 
 
 class _Headers(Getter[Mapping[str, Any]]):
@@ -91,15 +94,25 @@ def fail_request(span: Span, error: BaseException | None) -> None:
     span.end()
 
 
-def record_phases(tracer: Tracer, request: Span, answer: Answer) -> None:
-    """Spans below the request's: its wait until the last of its rows was in a batch, and each batch's model time."""
+def record_phases(tracer: Tracer, request: Span, course: Course) -> None:
+    """Spans below the request's, as far as it came in the batcher: its wait until the last of its rows was in a batch,
+    and each batch's model time. Nothing where it was not let in. What it ended in is marked as failed.
+    """
+    if course.enqueued_at is None:
+        return
     at, parent = calendar(), trace.set_span_in_context(request, Context())
-    queue = tracer.start_span("jitney.queue", parent, start_time=at(answer.enqueued_at))
-    queue.end(at(answer.enqueued_at + answer.queue_s))
-    batches = list({info.batch_id: info for info in answer.batches}.values())
-    request.set_attributes({"jitney.rows": len(answer.results), "jitney.batches": len(batches)})
-    for info in batches[:MAX_BATCHES]:
-        model = tracer.start_span(
-            "jitney.model", parent, attributes=batch_attributes(info), start_time=at(info.started_at)
-        )
-        model.end(at(info.started_at + info.model_s))
+
+    def record(name: str, began_at: float, ended_at: float, *, info: BatchInfo | None = None, fails: bool) -> None:
+        attributes = None if info is None else batch_attributes(info)
+        span = tracer.start_span(name, parent, attributes=attributes, start_time=at(began_at))
+        if fails and course.failure is not None:
+            span.set_attribute(ERROR_TYPE, course.failure)
+            span.set_status(Status(StatusCode.ERROR))
+        span.end(at(ended_at))
+
+    request.set_attributes({"jitney.rows": course.rows, "jitney.batches": len(course.batches)})
+    record("jitney.queue", course.enqueued_at, course.queue_ended_at, fails=not (course.failed or course.is_running))
+    for info in course.batches[:MAX_BATCHES]:
+        record(MODEL, info.started_at, info.started_at + info.model_s, info=info, fails=info.batch_id in course.failed)
+    if course.is_running:
+        record(MODEL, course.queue_ended_at, course.left_at, fails=True)

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
-from served import GUARD_S, POISON, Gate, Served, sums
+from served import GUARD_S, NOT_FINITE, POISON, Gate, Served, sums
 
 from loaders.handle import ModelHandle
 from service import Jitney, Settings
@@ -189,6 +189,85 @@ def test_a_batch_tells_how_often_it_was_split(traced, exporter):
     assert server.predict([1, 0], [POISON, 0], [2, 0], [3, 0]).status_code == 500
     batch = one(recorded(server, exporter), "jitney.batch")
     assert batch.attributes["jitney.batch.retries"] >= 2
+
+
+def failed(span: ReadableSpan) -> str | None:
+    """What a span says that it failed by; None where it did not."""
+    assert (span.status.status_code is StatusCode.ERROR) == ("error.type" in span.attributes)
+    assert span.status.description is None
+    return span.attributes.get("error.type")
+
+
+def test_a_request_that_the_model_failed_on_shows_its_wait_and_the_batch_that_failed(traced, exporter):
+    server = traced(max_batch_size=1)
+    assert server.predict([1], [POISON]).status_code == 500
+    spans = recorded(server, exporter)
+    request, queue = one(spans, "POST /predict"), one(spans, "jitney.queue")
+    well, bad = sorted(spans["jitney.model"], key=lambda span: span.attributes["jitney.batch.id"])
+    assert (failed(queue), failed(well), failed(bad)) == (None, None, "model")
+    assert queue.parent == well.parent == bad.parent == request.context
+    assert (request.attributes["jitney.rows"], request.attributes["jitney.batches"]) == (2, 2)
+    assert queue.end_time <= bad.start_time <= bad.end_time <= request.end_time + 1_000_000  # two clocks
+
+
+def test_a_request_that_gives_up_in_the_queue_shows_its_wait_alone(traced, exporter):
+    gate = Gate()
+    server = traced(gate, max_batch_size=1)
+    first = server.in_thread(lambda: server.predict([0]))
+    assert gate.started.wait(GUARD_S)
+    assert (
+        server.client.post("/predict", json={"instances": [[1]], "timeout_ms": 50}, headers=FROM_CALLER).status_code
+        == 504
+    )
+    gate.release.set()
+    assert first().status_code == 200
+    spans = [span for found in recorded(server, exporter).values() for span in found]
+    late = {span.name: span for span in spans if f"{span.context.trace_id:032x}" == TRACE}
+    assert late.keys() == {"POST /predict", "jitney.queue"}
+    queue = late["jitney.queue"]
+    assert failed(queue) == "DeadlineExceeded"
+    assert queue.end_time - queue.start_time >= 45_000_000
+    assert (late["POST /predict"].attributes["jitney.rows"], late["POST /predict"].attributes["jitney.batches"]) == (
+        1,
+        0,
+    )
+
+
+def test_a_request_that_gives_up_while_its_batch_runs_shows_that_it_was_in_the_model(traced, exporter):
+    gate = Gate()
+    server = traced(gate, max_batch_size=1)
+    late = server.in_thread(lambda: server.predict([0], timeout_ms=300))
+    assert gate.started.wait(GUARD_S)
+    assert late().status_code == 504
+    gate.release.set()
+    spans = recorded(server, exporter)
+    queue, model = one(spans, "jitney.queue"), one(spans, "jitney.model")
+    assert (failed(queue), failed(model)) == (None, "DeadlineExceeded")
+    assert "jitney.batch.id" not in model.attributes
+    assert queue.end_time == model.start_time < model.end_time
+    assert one(spans, "jitney.batch").attributes["jitney.batch.size"] == 1
+
+
+def test_what_is_not_let_in_has_no_spans_below_it(traced, exporter):
+    gate = Gate()
+    server = traced(gate, max_batch_size=1, max_queue_size=1)
+    inside = [server.in_thread(lambda: server.predict([0]))]
+    assert gate.started.wait(GUARD_S)
+    inside.append(server.in_thread(lambda: server.predict([1])))
+    server.wait_queued(1)
+    assert server.client.post("/predict", json={"instances": [[2]]}, headers=FROM_CALLER).status_code == 429
+    gate.release.set()
+    assert [wait().status_code for wait in inside] == [200, 200]
+    spans = [span for found in recorded(server, exporter).values() for span in found]
+    assert [span.name for span in spans if f"{span.context.trace_id:032x}" == TRACE] == ["POST /predict"]
+
+
+def test_a_result_that_json_cannot_hold_came_through_the_model(traced, exporter):
+    server = traced()
+    assert server.predict([NOT_FINITE, 0]).status_code == 500
+    spans = recorded(server, exporter)
+    assert failed(one(spans, "jitney.queue")) is None
+    assert one(spans, "jitney.model").parent == one(spans, "POST /predict").context
 
 
 @pytest.mark.parametrize(

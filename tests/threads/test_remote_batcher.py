@@ -17,6 +17,7 @@ from support.sharing import Gate, Heard, OwnerAtHand, front_end, wait_until, wit
 from loaders.errors import ModelLoadError
 from service.batching.admission import WorkerState
 from service.batching.batcher import ThreadedBatcher
+from service.batching.course import Course
 from service.batching.tickets import Priority
 from service.errors import (
     ClientGone,
@@ -75,6 +76,27 @@ def test_a_bad_row_fails_its_own_caller_with_the_class_and_words_of_the_batcher(
     assert (one.results[0].tolist(), three.results[0].tolist()) == ([2.0], [6.0])
     assert type(failed) is ModelFailed
     assert (str(failed), failed.rows) == ("the model failed on this input", (1,))
+
+
+def test_the_batch_that_a_row_failed_in_is_told_to_its_caller(both):
+    pair, course = both(max_batch_size=1), Course()
+    with pytest.raises(ModelFailed):
+        pair.ask(2, 13, course=course)
+    first, second = course.batches
+    assert (course.rows, course.failure, course.failed) == (2, "model", {second.batch_id})
+    assert course.enqueued_at <= first.started_at <= course.queue_ended_at == second.started_at <= course.left_at
+    pair.ask(3, course=(answered := Course()))
+    assert ([info.size for info in answered.batches], answered.failure) == ([1], None)
+
+
+def test_of_a_request_that_gives_up_it_is_not_known_how_far_it_came(both):
+    pair, course = both(), Course()
+    callers = with_one_in_the_model(pair)
+    with pytest.raises(DeadlineExceeded):
+        pair.front.ask([np.array([2.0])], 0.05, key=pair.key, course=course)
+    assert course == Course()
+    pair.gate.release.set()
+    callers.finish()
 
 
 def test_a_wrong_number_of_results_is_the_owners_fault(both):
