@@ -224,6 +224,7 @@ class ThreadedBatcher:
         lengths: Sequence[int] | None = None,
         priority: Priority = Priority.NORMAL,
         arrival: Arrival | None = None,
+        origin: object | None = None,
         request_id: str = "",
     ) -> Ticket:
         """Admit rows, at least one, whose caller waits elsewhere, and return at once; raises what `ask` raises first.
@@ -232,7 +233,7 @@ class ThreadedBatcher:
         enters must `leave`: also when nobody waits any longer, as the worker drops rows that are late without a word.
         """
         ticket = self._ticket(rows, lengths, key, self._clock() + timeout_s, priority)
-        ticket.done, ticket.request_id = done, request_id
+        ticket.done, ticket.origin, ticket.request_id = done, origin, request_id
         try:
             self._admission.admit(ticket, arrival, self.retry_after_s)
         except JitneyError:

@@ -18,7 +18,10 @@ Lane = tuple[tuple[Any, ...], tuple[Any, ...]]
 
 
 class Asked(NamedTuple):
-    """A request as it goes to the owner. `number`: names it on this connection. `timeout_s`: what is left of it."""
+    """A request as it goes to the owner. `number`: names it on this connection. `timeout_s`: what is left of it.
+
+    `origin`: the text of where it comes from, for those who trace batches; None where it is not traced.
+    """
 
     number: int
     timeout_s: float
@@ -26,6 +29,7 @@ class Asked(NamedTuple):
     request_id: str
     rows: list[Any]
     lengths: list[int]
+    origin: str | None = None
 
 
 class Told(NamedTuple):
@@ -52,6 +56,7 @@ def ask(lane: Lane, requests: Sequence[Asked]) -> list[Buffer]:
             request.request_id,
             len(request.rows),
             None if set(request.lengths) == {1} else request.lengths,
+            request.origin,
         ]
         for request in requests
     ]
@@ -64,14 +69,13 @@ def asked(frame: Frame) -> tuple[Lane, list[Asked]]:
         lane, heads, described = frame.head
         rows = unpack(described, frame.body)
         requests, at = [], 0
-        for number, timeout_s, priority, request_id, count, lengths in heads:
+        for number, timeout_s, priority, request_id, count, lengths, origin in heads:
             if type(count) is not int or count < 1:
                 raise ValueError("no row")
             own = rows[at : at + count]
             at += count
-            requests.append(
-                Asked(int(number), float(timeout_s), Priority(priority), str(request_id), own, lengths or [1] * count)
-            )
+            who = int(number), float(timeout_s), Priority(priority), str(request_id)
+            requests.append(Asked(*who, own, lengths or [1] * count, None if origin is None else str(origin)))
         if at != len(rows):
             raise ValueError("rows without a request, or the other way round")
         return _read(lane), requests

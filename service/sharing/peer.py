@@ -40,6 +40,7 @@ class Door(Protocol):
         lengths: Sequence[int] | None = None,
         priority: Priority = Priority.NORMAL,
         arrival: Arrival | None = None,
+        origin: object | None = None,
         request_id: str = "",
     ) -> Ticket: ...
 
@@ -157,6 +158,7 @@ class Peer:
             key=key,
             lengths=request.lengths,
             priority=request.priority,
+            origin=request.origin,
             request_id=request.request_id,
         )
         self._inside[request.number] = ticket

@@ -58,7 +58,7 @@ class RemoteBatcher:
 
     Where the connection ends, everyone who waits gets WorkerDead at once, and so does whoever asks until another
     owner has told of its model. lane_of: what of a key goes to the owner. model_of: the model of a key. given: the
-    app's own model, whose input is known here.
+    app's own model, whose input is known here. origin_text: what the owner is to know of an `origin` of `ask`.
 
     *Thread:* any thread may call any method.
     """
@@ -74,6 +74,7 @@ class RemoteBatcher:
         max_batch_latency_s: float,
         default_timeout_s: float,
         given: ModelHandle | None = None,
+        origin_text: Callable[[object], str | None] = str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._address = address
@@ -83,6 +84,7 @@ class RemoteBatcher:
         self._max_batch_latency_s = max_batch_latency_s
         self._default_timeout_s = default_timeout_s
         self._given = given
+        self._origin_text = origin_text
         self._clock = clock
         self._numbers = itertools.count(1)
         self._unserved = OwnerState(clock(), WorkerState.STARTING, 0, 0.0, 0.0, None, None, None, None, max_batch_size)
@@ -148,7 +150,7 @@ class RemoteBatcher:
         priority: Priority = Priority.NORMAL,
         arrival: Arrival | None = None,  # noqa: ARG002 - see `announce`
         is_gone: Callable[[], bool] | None = None,
-        origin: object | None = None,  # noqa: ARG002 - batches are recorded in the owner, which knows no span of ours
+        origin: object | None = None,
         request_id: str = "",
         course: Course | None = None,
     ) -> Answer:
@@ -160,7 +162,10 @@ class RemoteBatcher:
         ticket.rows = {}  # they wait at the owner
         if not count:
             return answer_of(ticket)
-        request = Asked(next(self._numbers), patience_s, ticket.priority, request_id, list(rows), list(lengths))
+        request = Asked(
+            *(next(self._numbers), patience_s, ticket.priority, request_id, list(rows), list(lengths)),
+            origin=None if origin is None else self._origin_text(origin),
+        )
         link = self._enter(request.number, ticket, key, count)
         try:
             link.ask(self._lane_of(key), request)

@@ -49,7 +49,7 @@ class SharedModel:
 
     def new_batcher(self, on_the_way: Callable[[], int]) -> RemoteBatcher:  # noqa: ARG002 - the owner sees who comes
         """One that asks the owner."""
-        settings = self.runtime.settings
+        settings, tracing = self.runtime.settings, self.runtime.tracing
         self.recent = RecentBatches()
         return RemoteBatcher(
             self._address,
@@ -60,6 +60,7 @@ class SharedModel:
             max_batch_latency_s=settings.max_batch_latency_ms / 1000,
             default_timeout_s=settings.request_timeout_ms / 1000,
             given=self.runtime.given,
+            origin_text=_nothing if tracing is None else tracing.origin_text,
         )
 
     def learnt(self) -> list[BestSize] | None:
@@ -90,6 +91,10 @@ class SharedModel:
 
 def _model(key: LaneKey) -> Any:
     return key.model
+
+
+def _nothing(_: object) -> None:
+    """Nobody traces batches."""
 
 
 def _lane(key: LaneKey) -> Lane:

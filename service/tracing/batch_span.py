@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opentelemetry.context import Context
-from opentelemetry.trace import Link, SpanContext, Status, StatusCode, Tracer
+from opentelemetry.trace import Link, Status, StatusCode, Tracer
 from opentelemetry.util.types import AttributeValue
 
 from loaders.handle import ModelHandle
 from service.batching.tickets import BatchInfo
 from service.errors import PredictionFailed
 from service.tracing.clock import calendar
+from service.tracing.origin import restored
 
 
 def batch_attributes(info: BatchInfo) -> dict[str, AttributeValue]:
@@ -38,10 +39,12 @@ def record_batch(
 ) -> None:
     """A span of a trace of its own, linked to the span of each request that it served and that is recorded.
 
-    Nothing where there is no such request. origins: for each row the context of its request's span, None where that is
-    not recorded. Of errors the words of the metrics are told: what a model says of a row may hold the row.
+    Nothing where there is no such request. origins: for each row the context of its request's span, or its text where
+    that is of another process; None where it is not recorded. Of errors the words of the metrics are told: what a model
+    says of a row may hold the row.
     """
-    served = {(one.trace_id, one.span_id): one for one in origins if isinstance(one, SpanContext)}
+    contexts = filter(None, map(restored, origins))
+    served = {(one.trace_id, one.span_id): one for one in contexts}
     if not served:
         return
     at = calendar()

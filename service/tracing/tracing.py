@@ -15,6 +15,7 @@ from service.errors import PredictionFailed
 from service.settings import SettingsError
 from service.tracing.batch_span import record_batch
 from service.tracing.exporters import MakeExporter
+from service.tracing.origin import written
 from service.tracing.tracers import Tracers, is_set_by_program, of_our_own, of_program
 
 # How long the last spans of a process may take on their way, seconds: less than an idle server may take to stop.
@@ -72,6 +73,10 @@ class Tracing:
         context = trace.get_current_span().get_span_context()
         return context if context.trace_flags.sampled else None
 
+    def origin_text(self, origin: object) -> str | None:
+        """`origin` for the process that owns the model, whose `batch` takes it too."""
+        return written(origin) if isinstance(origin, SpanContext) else None
+
     def batch(
         self,
         model: ModelHandle,
@@ -79,7 +84,7 @@ class Tracing:
         origins: Sequence[object | None],
         errors: Sequence[PredictionFailed],
     ) -> None:
-        """Record a batch that has run. origins: what `origin` gave for the request of each row."""
+        """Record a batch that has run. origins: what `origin` gave for the request of each row, or its text."""
         tracers = self._tracers
         if tracers is not None:
             record_batch(tracers.batches, model, info, origins, errors)

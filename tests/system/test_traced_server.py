@@ -69,6 +69,21 @@ def test_each_worker_process_sends_its_own_spans(start: Start, collector: Collec
     assert len({span.trace_id for span in collector.spans("POST /predict")}) == 20
 
 
+def test_the_owner_of_a_shared_model_sends_batches_linked_to_the_requests_of_its_front_ends(
+    start: Start, collector: Collector, tmp_path: Path
+) -> None:
+    never = tmp_path / "gate"
+    server = start(app="gated:app", GATE=never, WEB_WORKERS=2, MODEL_SHARING="one", **traced(collector))
+    server.wait_until(lambda: server.text().count("can be asked for at its owner") == 2)
+    assert [ask(server, number) for number in CALLERS] == [200] * 3
+    assert server.stop() == 0
+    requests_of = {span.trace_id.hex(): span.span_id for span in collector.spans("POST /predict")}
+    linked = [{(link.trace_id.hex(), link.span_id) for link in span.links} for span in collector.spans("jitney.batch")]
+    assert sorted(linked, key=str) == sorted(({(trace, requests_of[trace])} for trace, _ in CALLERS.values()), key=str)
+    assert all(span.parent_span_id == b"" for span in collector.spans("jitney.batch"))
+    assert len(collector.spans("jitney.model")) == 3
+
+
 def test_a_collector_that_does_not_answer_holds_up_neither_requests_nor_the_end(
     start: Start, collector: Collector
 ) -> None:

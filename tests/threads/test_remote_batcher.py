@@ -99,6 +99,20 @@ def test_of_a_request_that_gives_up_it_is_not_known_how_far_it_came(both):
     callers.finish()
 
 
+def test_the_owner_hears_where_the_requests_of_its_front_ends_come_from(both):
+    heard: list[list[object]] = []
+    pair = both(on_origins=lambda _info, _key, origins, _errors: heard.append(origins))
+    callers = with_one_in_the_model(pair)
+    callers.start(lambda: pair.ask(2, 3, origin="left"))
+    wait_until(lambda: pair.owner.batcher.queued == 2)
+    callers.start(lambda: pair.ask(4))
+    wait_until(lambda: pair.owner.batcher.queued == 3)
+    pair.gate.release.set()
+    callers.finish()
+    wait_until(lambda: len(heard) == 2)
+    assert heard == [[None], ["left", "left", None]]
+
+
 def test_a_wrong_number_of_results_is_the_owners_fault(both):
     with pytest.raises(OutputCountMismatch, match="0 results for 1 rows"):
         both().ask(14)

@@ -98,6 +98,28 @@ def test_a_batch_is_a_root_whatever_the_worker_thread_is_in() -> None:
     assert {span.name: span.parent for span in exporter.get_finished_spans()}["jitney.batch"] is None
 
 
+def test_a_batch_is_linked_to_requests_of_other_processes_by_their_text() -> None:
+    exporter = InMemorySpanExporter()
+    tracing = Tracing([lambda: exporter])
+    tracing.start()
+    assert tracing.requests is not None
+    model = ModelHandle.from_callable(list, name="m")
+    with tracing.requests.start_as_current_span("request") as request:
+        origin = tracing.origin()
+    text = tracing.origin_text(origin)
+    assert text is not None
+    no_text = ["", "00-zz-1-01", text.replace(text[3:35], "0" * 32), text[:-1], f" {text}"]
+    tracing.batch(model, BatchInfo(1, 1, FlushReason.SIZE, 0.0, 0.1, 1, 1, 1), [text, None, text, *no_text], [])
+    tracing.batch(model, BatchInfo(2, 1, FlushReason.SIZE, 0.0, 0.1, 1, 1, 1), no_text, [])
+    assert tracing.origin_text(None) is None
+    assert tracing.close(GUARD_S)
+    (batch,) = [span for span in exporter.get_finished_spans() if span.name == "jitney.batch"]
+    (link,) = batch.links
+    context = request.get_span_context()
+    assert (link.context.trace_id, link.context.span_id) == (context.trace_id, context.span_id)
+    assert (link.context.is_remote, link.context.trace_flags.sampled) == (True, True)
+
+
 WITHOUT_HOOKS = """
 import loaders, service
 handle = loaders.ModelHandle.from_callable(lambda rows: [0] * len(rows), name="m")
