@@ -30,8 +30,9 @@ from service.doctor.threads import (
     check_workers,
 )
 from service.doctor.timeouts import check_timeouts
+from service.doctor.tracing import check_tracing
 from service.placement.cores import allowed_cores
-from service.settings import Settings, SettingsError, load_settings, misspelt_settings, read_dotenv
+from service.settings import Settings, SettingsError, TracingMode, load_settings, misspelt_settings, read_dotenv
 
 _GUNICORN_CONFIG = "service.gunicorn_config"
 
@@ -103,6 +104,7 @@ def _resources(settings: Settings, values: GunicornValues, environ: dict[str, st
     yield check_open_files(values, -1 if soft_limit == resource.RLIM_INFINITY else soft_limit)
     yield from check_timeouts(settings, values)
     yield _scheduler(settings.scheduler)
+    yield from check_tracing(os.environ, is_on=settings.tracing is TracingMode.OTEL)
 
 
 def _scheduler(name: str) -> Finding:

@@ -74,6 +74,12 @@ def test_a_misspelt_variable_is_a_warning_with_the_right_name_and_without_its_va
     assert "a-secret" not in result.output
 
 
+def test_an_endpoint_for_spans_is_looked_at_wherever_it_is_set(tmp_path):
+    (tmp_path / ".env").write_text("OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4318\n")
+    assert told(MODEL_PATH="m.onnx")["tracing"] == [("warning", "TRACING=otel, or unset OTEL_EXPORTER_OTLP_ENDPOINT")]
+    assert "tracing" not in told(MODEL_PATH="m.onnx", TRACING="otel")
+
+
 def test_variables_of_others_and_settings_themselves_are_no_misspelt_ones():
     others = ("MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "LOG_FILE", "PORT", "PYTHON_VERSION")
     result = doctor("--json", MODEL_PATH="m.onnx", log_level="info", MAX_BATCH_SIZE="8", **dict.fromkeys(others, "1"))
