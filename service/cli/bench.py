@@ -183,6 +183,11 @@ def pattern_of(
 def made_for(client: Client, **wanted: Any) -> list[Body]:
     """Bodies that the server at the other end takes; `wanted`: see `made_bodies`."""
     outcome, content = client.get("/openapi.json")
+    if not outcome.isdecimal():
+        where = f"{client.host}, port {client.port}"
+        raise click.ClickException(
+            f"no server answers at {where} ({outcome}): is the address right, its port included?"
+        )
     if outcome != "200":
         raise click.ClickException(f"the server's /openapi.json ends with {outcome}; is it there? else give --bodies")
     try:

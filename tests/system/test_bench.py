@@ -93,7 +93,10 @@ def test_what_cannot_be_reached_is_said(tmp_path, bodies):
     result = bench("http://127.0.0.1:9", "--bodies", str(bodies))
     assert result.exit_code == 1
     assert "refused" in result.stderr
-    assert "openapi.json" in bench("http://127.0.0.1:9").stderr
+    for url in ("http://127.0.0.1:9", "127.0.0.1:9"):
+        told = bench(url).stderr
+        assert "no server answers at 127.0.0.1, port 9 (refused)" in told
+        assert "openapi" not in told
     assert "address of a server" in bench("ftp://127.0.0.1", "--bodies", str(bodies)).stderr
 
 
