@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from service.tune.advice import Advice
     from service.tune.check import Attempt
     from service.tune.curve import Curve
+    from service.tune.live import LiveFigures
     from service.tune.model import ModelFigures
 
 Echo = Callable[[str], None]
@@ -67,6 +68,8 @@ def tune(
     """
     from service.tune import report
     from service.tune.advice import advise
+    from service.tune.instances import configured, instances_lines
+    from service.tune.live import LEAST_BATCHES
 
     if (model is None) == (url is None):
         raise click.UsageError("give either a MODEL, or --url of a running service")
@@ -78,15 +81,20 @@ def tune(
     tried: list[Attempt] = []
     try:
         if model is not None:
+            instances = configured()
             figures = _measured(model, bodies, duration_s, say)
             curve, request_s = figures.curve, figures.request_s
-            lengths = figures.by_words
+            lengths, batches = figures.by_words, {}
         else:
             assert url is not None
-            curve, request_s = _told(url, name, headers, echo)
-            lengths = {}
-        advice = advise(curve, slo_ms, request_s)
+            told, instances = _told(url, name, headers, echo)
+            curve, request_s = told.curve, told.request_s
+            lengths, batches = {}, told.batches
+        advice = advise(curve, slo_ms, request_s, instances)
         lines = [*report.curve_lines(curve), *report.text_lines(lengths), "", *report.advice_lines(advice, slo_ms)]
+        if batches:
+            lines += report.resting_lines(advice, batches, LEAST_BATCHES)
+        lines += instances_lines(instances, will_check=model is not None and has_to_check)
         echo("\n".join(lines))
         if model is not None and has_to_check and _is_worth_a_check(advice, curve, slo_ms, duration_s, echo):
             tried = _checked(model, advice, slo_ms, figures, duration_s, say, echo)
@@ -125,18 +133,19 @@ def _measured(model: Path, bodies: Path | None, duration_s: float, say: Say) -> 
     return model_figures(model, given, limit_s=duration_s, rng=random.Random(0), say=say)
 
 
-def _told(url: str, name: str | None, headers: tuple[tuple[str, str], ...], echo: Echo) -> tuple[Curve, float]:
-    """What a running service has measured of itself."""
+def _told(url: str, name: str | None, headers: tuple[tuple[str, str], ...], echo: Echo) -> tuple[LiveFigures, int]:
+    """What a running service has measured of itself, and how many worker threads it has."""
     from service.bench.client import Client
+    from service.tune.instances import running
     from service.tune.learnt import learnt
     from service.tune.live import live_figures
     from service.tune.report import learnt_lines, live_lines
 
     with Client(url, connections=1, timeout_s=10.0, headers=dict(headers)) as client:
-        figures, best_batches = live_figures(client, name), learnt(client)
+        figures, best_batches, instances = live_figures(client, name), learnt(client), running(client)
     lines = [f"{figures.model}, by its own measurements:", *live_lines(figures.counted), *learnt_lines(best_batches)]
     echo("\n".join([*lines, ""]))
-    return figures.curve, figures.request_s
+    return figures, instances
 
 
 def _checked(

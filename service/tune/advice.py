@@ -28,6 +28,7 @@ class Advice:
     """Settings, and what to expect from them. `requests_per_s`: of one row each, the most that keeps the latency.
 
     `keeps_slo`: False where not even single rows at a low rate are expected to; then these are the best there are.
+    `instances`: worker threads that `threads` is enough for; the rest is reckoned for one.
     """
 
     max_batch_size: int
@@ -37,6 +38,7 @@ class Advice:
     requests_per_s: float
     p99_ms: float
     keeps_slo: bool = True
+    instances: int = 1
 
     def settings(self) -> dict[str, str]:
         """As environment variables."""
@@ -48,36 +50,35 @@ class Advice:
         }
 
 
-def advise(curve: Curve, slo_ms: float, request_s: float) -> Advice:
+def advise(curve: Curve, slo_ms: float, request_s: float, instances: int = 1) -> Advice:
     """For the highest rate at which the 99th percentile stays below `slo_ms`.
 
     Among the sizes that come near that rate it is the smallest with which the model comes near what it can do: where
     HTTP is what limits the rate, larger batches than are needed then are there for when more comes at once.
 
     request_s: what a request costs the server beside the model; both want the same interpreter, so it counts as
-    part of the batch.
+    part of the batch. instances: worker threads that there will be.
     """
     found = {size: _highest_rate(curve, size, slo_ms, request_s) for size in curve.sizes}
     best = max(rate for rate, _ in found.values())
     if best == 0:
-        return _hopeless(curve, request_s)
+        return _hopeless(curve, request_s, instances)
     near = [size for size, (rate, _) in found.items() if rate >= PLATEAU_SHARE * best]
     # A row that comes behind a full batch waits for it, and then for its own: both have to fit.
     fit = [size for size in near if 2000 * curve.batch_s(size) <= slo_ms] or near[:1]
     most = max(map(curve.rows_per_s, fit))
     size = next(size for size in fit if curve.rows_per_s(size) >= PLATEAU_SHARE * most)
     rate, p99_ms = found[size]
-    return Advice(
-        size, _window_ms(curve, size, slo_ms), BatchPolicy.EAGER, threads_for(size, rate, p99_ms), rate, p99_ms
-    )
+    threads = threads_for(size, rate, p99_ms, instances)
+    window_ms = _window_ms(curve, size, slo_ms)
+    return Advice(size, window_ms, BatchPolicy.EAGER, threads, rate, p99_ms, instances=instances)
 
 
-def threads_for(max_batch_size: int, requests_per_s: float, p99_ms: float) -> int:
+def threads_for(max_batch_size: int, requests_per_s: float, p99_ms: float, instances: int = 1) -> int:
     """As many as the default has, and no fewer than there are requests inside at a time. Source: Little's law."""
     inside = math.ceil(requests_per_s * p99_ms / 1000)
-    return max(
-        Settings.model_construct(max_batch_size=max_batch_size, threads=None).http_threads, inside + SPARE_THREADS
-    )
+    by_default = Settings.model_construct(max_batch_size=max_batch_size, threads=None, model_instances=instances)
+    return max(by_default.http_threads, inside + SPARE_THREADS)
 
 
 def _highest_rate(curve: Curve, size: int, slo_ms: float, request_s: float) -> tuple[float, float]:
@@ -110,8 +111,9 @@ def _window_ms(curve: Curve, size: int, slo_ms: float) -> float:
     return round(max(0.0, min(1000 * curve.t1_s, left_ms)), 1)
 
 
-def _hopeless(curve: Curve, request_s: float) -> Advice:
+def _hopeless(curve: Curve, request_s: float, instances: int) -> Advice:
     size = curve.sizes[0]
     rate = _LOAD_STEP * size / (curve.batch_s(size) + size * request_s)
     p99_ms = Quantiles.of(latencies_s(lambda rows: curve.batch_s(rows) + rows * request_s, size, rate)).p99
-    return Advice(size, 0.0, BatchPolicy.EAGER, threads_for(size, rate, p99_ms), rate, p99_ms, keeps_slo=False)
+    threads = threads_for(size, rate, p99_ms, instances)
+    return Advice(size, 0.0, BatchPolicy.EAGER, threads, rate, p99_ms, keeps_slo=False, instances=instances)

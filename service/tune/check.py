@@ -86,5 +86,5 @@ def _stepped_down(advice: Advice, answered_per_s: float, *, smaller_batches: boo
     rate = max(_LEAST_RATE_PER_S, _STEP_DOWN * min(advice.requests_per_s, answered_per_s))
     rate = min(rate, advice.requests_per_s)
     size = max(1, advice.max_batch_size // 2) if smaller_batches else advice.max_batch_size
-    threads = threads_for(size, rate, advice.p99_ms)
+    threads = threads_for(size, rate, advice.p99_ms, advice.instances)
     return replace(advice, requests_per_s=rate, max_batch_size=size, threads=threads)

@@ -14,8 +14,9 @@ from service.bench.scraped import Scrape
 from service.tune.advice import HTTP_S
 from service.tune.curve import Curve
 
-# A size with fewer batches than this tells more of chance than of the model.
-_LEAST_BATCHES = 5
+# A size with fewer batches than this tells more of chance than of the model: of so many, the mean is as uncertain as a
+# quarter of what one batch differs by.
+LEAST_BATCHES = 16
 
 _NANOSECONDS = 1e9
 
@@ -26,12 +27,16 @@ class NothingMeasured(BenchError):
 
 @dataclass(frozen=True, slots=True)
 class LiveFigures:
-    """Since the service was started. `request_s`: what a request costs beside the model."""
+    """Since the service was started. `request_s`: what a request costs beside the model.
+
+    `batches`: how many of each size have run; `curve` has the sizes of which there were LEAST_BATCHES.
+    """
 
     model: str
     curve: Curve
     counted: Scrape
     request_s: float
+    batches: Mapping[int, int]
 
 
 def live_figures(client: Client, model: str | None = None) -> LiveFigures:
@@ -47,22 +52,24 @@ def _figures(client: Client, model: str | None) -> LiveFigures:
     if not stats:
         raise NothingMeasured("the service has no such model loaded")
     busiest = max(stats, key=lambda entry: entry["inference_count"])
+    ran = {batches["batch_size"]: batches["compute_infer"] for batches in busiest["batch_stats"]}
     times_s = {
-        batches["batch_size"]: batches["compute_infer"]["ns"] / batches["compute_infer"]["count"] / _NANOSECONDS
-        for batches in busiest["batch_stats"]
-        if batches["compute_infer"]["count"] >= _LEAST_BATCHES
+        size: infer["ns"] / infer["count"] / _NANOSECONDS
+        for size, infer in ran.items()
+        if infer["count"] >= LEAST_BATCHES
     }
     if not times_s:
-        raise NothingMeasured(
-            f"no batch size has run {_LEAST_BATCHES} times yet: ask again when there was some traffic"
-        )
+        raise NothingMeasured(f"no batch size has run {LEAST_BATCHES} times yet: ask again when there was some traffic")
     # Of this one alone, as the batches above are.
     counted = _scrape(client, {"model": busiest["name"], "version": busiest["version"]})
-    return LiveFigures(busiest["name"], Curve.of(times_s), counted, _beside_the_model_s(busiest))
+    counts = {size: int(infer["count"]) for size, infer in sorted(ran.items())}
+    return LiveFigures(busiest["name"], Curve.of(times_s), counted, _beside_the_model_s(busiest), counts)
 
 
 def _stats(client: Client) -> list[dict[str, Any]]:
     outcome, content = client.get("/v2/models/stats")
+    if not outcome.isdecimal():
+        raise NothingMeasured(f"no server answers there ({outcome}): is the address right, its port included?")
     if outcome != "200":
         raise NothingMeasured(f"/v2/models/stats ends with {outcome}: is this a Jitney, and is a --header needed?")
     found: list[dict[str, Any]] = orjson.loads(content)["model_stats"]

@@ -39,6 +39,8 @@ _PROBED: Mapping[str, object] = {
     "MAX_BATCH_TOKENS": "",
     "MAX_INSTANCES": "",
     "MAX_QUEUE_SIZE": "",
+    # Several would share the rows of a request among them.
+    "MODEL_INSTANCES": 1,
     "SCHEDULER": "fifo",
     "WARMUP": "false",
     "SELF_CHECK": "off",

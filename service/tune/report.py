@@ -95,6 +95,24 @@ def learnt_lines(best_batches: Sequence[BestBatch]) -> Iterator[str]:
         )
 
 
+# So many of the sizes that were left out are told.
+_TOLD_SIZES = 8
+
+
+def resting_lines(advice: Advice, batches: Mapping[int, int], least: int) -> Iterator[str]:
+    """How much a running service has shown of what is recommended. batches: how many of each size have run."""
+    size = advice.max_batch_size
+    yield f"MAX_BATCH_SIZE={size} rests on {batches[size]:,} batches of {size} {'row' if size == 1 else 'rows'}."
+    seldom = {rows: count for rows, count in batches.items() if count < least}
+    if seldom:
+        told = ", ".join(f"{rows} ({count})" for rows, count in list(seldom.items())[:_TOLD_SIZES])
+        more = f" and {len(seldom) - _TOLD_SIZES} more" if len(seldom) > _TOLD_SIZES else ""
+        yield f"Left out are sizes that ran fewer than {least} times: {told}{more}."
+    largest = max(rows for rows in batches if rows not in seldom)
+    if size == largest:
+        yield f"Larger batches than {largest} may be better: `jitney tune MODEL` measures them."
+
+
 def live_lines(counted: Scrape) -> Iterator[str]:
     """What the service's histograms tell of how it fares now."""
     waits, batches = counted.queue_wait_s, counted.batch_size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from service.tune.advice import Advice
 from service.tune.check import MOST_ATTEMPTS, attempts
 from service.tune.curve import Curve
 from service.tune.learnt import learnt
-from service.tune.live import NothingMeasured, live_figures
+from service.tune.live import LEAST_BATCHES, NothingMeasured, live_figures
 from service.tune.report import attempt_line
 from tests.system.conftest import ROOT
 
@@ -122,13 +123,17 @@ def test_a_load_that_brings_no_request_tells_nothing_and_is_not_made_larger(star
 def test_a_running_service_gives_advice_from_its_own_measurements(start, tmp_path):
     server = start()
     assert "ask again" in tune("--url", server.url).stderr
-    for _ in range(6):
+    for _ in range(LEAST_BATCHES):
         for rows in (1, 4, 16):
             server.predict(*[[0, number] for number in range(rows)])
+    server.predict(*[[0, number] for number in range(9)])
     result = tune("--url", server.url, "--json", "--env", str(tmp_path / "new.env"))
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     assert {1, 4, 16} <= {point["rows"] for point in told["curve"]}
+    assert 9 not in {point["rows"] for point in told["curve"]}
+    assert re.search(rf"MAX_BATCH_SIZE={told['settings']['MAX_BATCH_SIZE']} rests on \d+ batches of", result.stderr)
+    assert "ran fewer than 16 times: 9 (1)" in result.stderr
     assert told["checks"] == []
     assert "scripted, by its own measurements" in result.stderr
     assert "expected p99" in (tmp_path / "new.env").read_text()
@@ -153,7 +158,7 @@ def test_what_the_scheduler_of_a_service_has_learnt_is_told(start, tmp_path, mon
     (tmp_path / "texts.py").write_text(TEXT_APP)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     server = start(app="texts:make()", SCHEDULER="cost", WARMUP="false", MODEL_PATH="", MODEL_FORMAT="")
-    for _ in range(6):
+    for _ in range(LEAST_BATCHES):
         assert server.post({"text": "one two three four"}).json()["prediction"] == 4
     with Client(server.url, connections=1) as client:
         (best,) = learnt(client)
@@ -170,7 +175,7 @@ def test_a_service_that_shows_nothing_is_told(start):
 
 
 def busy(server):
-    for _ in range(6):
+    for _ in range(LEAST_BATCHES):
         server.predict([0, 1])
     return server
 
@@ -178,6 +183,13 @@ def busy(server):
 @pytest.mark.parametrize("arguments", [[], ["somewhere"], ["--url", "http://127.0.0.1:9", "--slo-ms", "0"]])
 def test_options_that_make_no_sense_are_refused(arguments):
     assert tune(*arguments).exit_code == 2
+
+
+def test_a_service_with_several_worker_threads_is_told_of_what_is_reckoned_for_one(start):
+    result = tune("--url", busy(start(MODEL_INSTANCES=2)).url, "--json")
+    assert "MODEL_INSTANCES=2: what is expected is reckoned for one worker thread." in result.stderr
+    assert "Only a load on the service tells" in result.stderr
+    assert "MODEL_INSTANCES" not in tune("--url", busy(start()).url).output
 
 
 def test_what_cannot_be_written_is_said_before_anything_is_measured(model, tmp_path):

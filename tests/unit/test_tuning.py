@@ -18,9 +18,10 @@ from service.tune.advice import HTTP_S, Advice, advise, threads_for
 from service.tune.chart import draw
 from service.tune.curve import Curve
 from service.tune.env_file import merged
+from service.tune.instances import configured, instances_lines
 from service.tune.model import affordable, request_s
 from service.tune.probe import measured_curve
-from service.tune.report import advice_lines, as_data, curve_lines, remarks, text_lines
+from service.tune.report import advice_lines, as_data, curve_lines, remarks, resting_lines, text_lines
 from service.tune.simulation import latencies_s
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
@@ -120,6 +121,37 @@ def test_what_cannot_be_kept_is_said():
 def test_there_are_threads_for_all_requests_that_are_inside_at_a_time():
     assert threads_for(32, 10, 10) == Settings(model_path="m").http_threads
     assert threads_for(32, 1000, 500) >= 500
+
+
+def test_there_are_threads_for_several_instances_and_it_is_said_that_one_is_reckoned_with(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MODEL_INSTANCES", raising=False)
+    assert configured() == 1
+    (tmp_path / ".env").write_text("MODEL_INSTANCES=3\n")
+    assert configured() == 3
+    monkeypatch.setenv("MODEL_INSTANCES", "2")
+    assert configured() == 2
+    one, two = (advise(straight(10, 0.1), 400, 0.0, instances) for instances in (1, 2))
+    needed = Settings(model_path="m", max_batch_size=two.max_batch_size, model_instances=2).http_threads
+    assert one.threads < needed <= two.threads
+    assert list(instances_lines(1, will_check=True)) == []
+    reckoned, checked = instances_lines(2, will_check=True)
+    assert reckoned.startswith("MODEL_INSTANCES=2: what is expected is reckoned for one worker thread")
+    assert checked == "The check runs all 2 of them."
+    assert list(instances_lines(2, will_check=False))[1].startswith("Only a load")
+
+
+def test_advice_from_a_running_service_says_what_it_rests_on():
+    batches = {1: 500, 4: 1, 8: 20, **dict.fromkeys(range(9, 18), 15)}
+    assert list(resting_lines(Advice(8, 1.0, BatchPolicy.EAGER, 72, 10.0, 5.0), batches, 16)) == [
+        "MAX_BATCH_SIZE=8 rests on 20 batches of 8 rows.",
+        "Left out are sizes that ran fewer than 16 times: 4 (1), 9 (15), 10 (15), 11 (15), 12 (15), 13 (15), 14 (15), "
+        "15 (15) and 2 more.",
+        "Larger batches than 8 may be better: `jitney tune MODEL` measures them.",
+    ]
+    assert list(resting_lines(Advice(1, 1.0, BatchPolicy.EAGER, 72, 10.0, 5.0), {1: 500, 8: 20}, 16)) == [
+        "MAX_BATCH_SIZE=1 rests on 500 batches of 1 row."
+    ]
 
 
 ADVICE = Advice(16, 2.5, BatchPolicy.EAGER, 72, 300.0, 31.0)
