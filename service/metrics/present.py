@@ -77,6 +77,15 @@ KINDS = (
         min,
         absent=float("inf"),
     ),
+    # Of the queue that a model's rows wait in: several models of one process have the same threads.
+    Kind("inference_instances", "Worker threads that run batches", lambda now: now.instances, "livesum", sum),
+    Kind(
+        "inference_busy_instances",
+        "Worker threads with a batch in the model now",
+        lambda now: now.busy_instances,
+        "livesum",
+        sum,
+    ),
 )
 
 

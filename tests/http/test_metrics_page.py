@@ -6,7 +6,7 @@ import pytest
 from flask import Flask
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
-from served import GUARD_S, POISON
+from served import GUARD_S, POISON, Gate
 
 from loaders.handle import ModelHandle
 from loaders.signature import EncodedText, TextInput
@@ -24,6 +24,8 @@ FAMILIES = {
     "inference_oldest_wait_seconds": ("gauge", MODEL),
     "inference_backlog_seconds": ("gauge", MODEL),
     "inference_effective_max_batch_size": ("gauge", MODEL),
+    "inference_instances": ("gauge", MODEL),
+    "inference_busy_instances": ("gauge", MODEL),
     "inference_flushes": ("counter", MODEL | {"reason"}),
     "inference_rows": ("counter", MODEL),
     "inference_abandoned": ("counter", MODEL),
@@ -168,6 +170,21 @@ def test_the_page_speaks_the_format_that_is_asked_for(served, accept):
     answer = served().client.get("/metrics", headers={"Accept": accept})
     expected = "application/openmetrics-text" if "openmetrics" in accept else "text/plain"
     assert answer.content_type.startswith(expected)
+
+
+def test_worker_threads_are_told_with_those_that_have_a_batch(served):
+    gate = Gate()
+    handle = ModelHandle.from_callable(gate, name="m", version="3", is_thread_safe=True)
+    server = served(handle, model_instances=3, max_batch_size=1)
+    of_m = '{model="m",version="3"}'
+    asked = server.in_thread(lambda: server.predict([1]))
+    assert gate.started.wait(GUARD_S)
+    assert server.metric(f"inference_instances{of_m}") == 3
+    assert server.metric(f"inference_busy_instances{of_m}") == 1
+    gate.release.set()
+    assert asked().status_code == 200
+    assert server.runtime.close(GUARD_S)
+    assert server.metric(f"inference_busy_instances{of_m}") == 0
 
 
 def test_no_route_tells_how_its_rule_is_told_from_others(served):

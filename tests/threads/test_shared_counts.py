@@ -108,10 +108,10 @@ def test_two_apps_in_one_process_count_in_one_place(metrics, app):
 def test_gauges_are_true_when_they_have_been_refreshed(metrics):
     queue = Queue()
     metrics.loaded(Model(), queue.status)
-    assert [shown()[name, "m"] for name in GAUGES] == [0, 0, 0, 32]
+    assert [shown()[name, "m"] for name in GAUGES] == [0, 0, 0, 32, 1, 0]
     queue.queued, queue.ceiling = 20, 8
     metrics.refresh()
-    assert [shown()[name, "m"] for name in GAUGES] == [20, 0.2, 2, 8]
+    assert [shown()[name, "m"] for name in GAUGES] == [20, 0.2, 2, 8, 1, 0]
     assert shown()["inference_model_info", "m"] == 1
 
 
@@ -119,10 +119,10 @@ def test_the_states_of_two_apps_become_one(metrics, app):
     second = app()
     metrics.loaded(Model(), Queue(queued=20, ceiling=8).status)
     second.loaded(Model(), Queue(queued=10, ceiling=4).status)
-    assert [shown()[name, "m"] for name in GAUGES] == [30, 0.2, 2, 4]
+    assert [shown()[name, "m"] for name in GAUGES] == [30, 0.2, 2, 4, 2, 0]
     second.unloaded(Model())
     metrics.refresh()
-    assert [shown()[name, "m"] for name in GAUGES] == [20, 0.2, 2, 8]
+    assert [shown()[name, "m"] for name in GAUGES] == [20, 0.2, 2, 8, 1, 0]
     assert shown()["inference_model_info", "m"] == 1
 
 
@@ -168,7 +168,7 @@ def test_what_has_left_changes_nothing_about_other_processes(metrics, app, share
     present._sampled.cache_clear()
     other = app()
     other.loaded(Model(), Queue(queued=3, ceiling=16).status)
-    assert [shown()[name, "m"] for name in GAUGES] == [3, 0.03, 0.3, 16]
+    assert [shown()[name, "m"] for name in GAUGES] == [3, 0.03, 0.3, 16, 1, 0]
 
 
 def test_when_an_app_has_ended_its_models_have_left(metrics):
@@ -201,7 +201,7 @@ def test_what_is_written_late_does_not_bring_a_model_back_that_has_left(metrics,
     writer.join(GUARD_S)
     leaver.join(GUARD_S)
     written = {metric.name: metric.samples[0].value for metric in MultiProcessCollector(None, str(shared)).collect()}
-    assert [written[name] for name in GAUGES] == [0, 0, 0, float("inf")]
+    assert [written[name] for name in GAUGES] == [0, 0, 0, float("inf"), 0, 0]
 
 
 @pytest.mark.usefixtures("shared")
