@@ -90,6 +90,7 @@ def _batch(batch: RecentBatch, began_at: float) -> dict[str, Any]:
         "batch_id": info.batch_id,
         "model": batch.model,
         "version": batch.version,
+        "instance": info.instance,
         "started_at_s": round(info.started_at - began_at, 6),
         "size": info.size,
         "reason": info.reason,

@@ -12,6 +12,7 @@ from service.batching import checks
 from service.batching.admission import Admission
 from service.batching.ceiling import Ceiling
 from service.batching.faults import FaultKind, log_error
+from service.batching.instances import instance
 from service.batching.isolation import Outcomes
 from service.batching.listeners import Listeners
 from service.batching.tickets import Batch, BatchInfo, LaneName, Row, Ticket
@@ -67,6 +68,7 @@ class Delivery:
             runs=outcomes.runs,
             tokens=sum(lengths),
             padded_length=self._padded(batch.lane.key, max(lengths)),
+            instance=instance(),
         )
         if outcomes.runs == 1:
             self.ceiling.succeeded(len(rows))

@@ -36,7 +36,7 @@ class BatchInfo(NamedTuple):
     `size`: rows. `started_at`: clock reading when the model was called. `model_s`: seconds in the model, extra
     runs included. `runs`: model calls, 1 unless the batch was split. `tokens`: sum of the rows' own lengths.
     `padded_length`: what the model padded its rows to, tokens: the longest of them, or more where it rounds up; the
-    batch cost `size * padded_length`.
+    batch cost `size * padded_length`. `instance`: number of the worker thread that ran it, from 0.
     """
 
     batch_id: int
@@ -47,6 +47,7 @@ class BatchInfo(NamedTuple):
     runs: int
     tokens: int
     padded_length: int
+    instance: int = 0
 
     @property
     def padding_tokens(self) -> int:

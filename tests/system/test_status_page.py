@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -84,6 +85,28 @@ def test_the_numbers_move_under_load(start, browse: Callable[[str], Window]) -> 
         page.find("label[for=span-minute]").click()
         assert "batches" in page.text("#sizes")
     page.wait(lambda: number(page, 1) == 0)
+    assert_clean(page)
+
+
+def test_batches_of_several_worker_threads_have_a_lane_each(start, browse) -> None:
+    server = start(MODEL_INSTANCES=2, MAX_BATCH_SIZE=1)
+    page = browse(server.url)
+    with load(server.url, clients=4, row=(3, 30)):
+        page.open("/")
+        page.wait(lambda: len(page.all(".batch")) > 20)
+        page.find("#pause").click()
+    assert "2 worker threads" in page.text("#timeline .tick")
+    lanes: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
+    for bar in page.all(".batch"):
+        y, x, wide = (float(bar.get_attribute(name)) for name in ("y", "x", "width"))
+        assert y + float(bar.get_attribute("height")) in (65, 130)
+        is_second = "by worker thread 2" in bar.accessible_name
+        assert is_second == (y >= 65)
+        lanes[is_second].append((x, x + wide))
+    for bars in map(sorted, lanes.values()):
+        assert len(bars) > 3
+        ends_before_next = [end <= following + 0.2 for (_, end), (following, _) in pairwise(bars)]
+        assert all(ends_before_next[:-1])  # the last one is moved in from the edge
     assert_clean(page)
 
 

@@ -41,6 +41,18 @@ def test_two_batches_are_in_the_model_at_the_same_time_each_in_a_thread_of_its_o
         assert batcher.status().busy_instances == 0
 
 
+def test_each_batch_tells_which_thread_ran_it() -> None:
+    model, callers = Gates(), Callers()
+    with two(model) as batcher:
+        callers.start(lambda: batcher.ask(["a"]).batches[0].instance)
+        callers.start(lambda: batcher.ask(["b"]).batches[0].instance)
+        model.wait_for("a", "b")
+        ran_by = [model.inside["a"], model.inside["b"]]
+        model.let_go("all")
+        assert callers.finish() == ran_by
+    assert sorted(ran_by) == [0, 1]
+
+
 def test_rows_that_wait_are_shared_among_all_threads_that_have_nothing_to_do() -> None:
     sizes: list[int] = []
     both = threading.Barrier(2, timeout=GUARD_S)

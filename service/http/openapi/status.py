@@ -78,6 +78,7 @@ _BATCH = _object(
         "batch_id": _COUNT,
         "model": _TEXT,
         "version": _TEXT,
+        "instance": _COUNT | {"description": "Number of the worker thread that ran it, from 0."},
         "started_at_s": {"type": "number", "description": "Since the start of the service."},
         "size": {"type": "integer", "minimum": 1},
         "reason": {"type": "string", "enum": [reason.value for reason in FlushReason]},

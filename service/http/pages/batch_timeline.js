@@ -1,5 +1,6 @@
 // The last batches on an axis of time: where a bar begins the batch began, it is as wide as that took, and as high as the
-// batch had rows. Its colour is why the batch left.
+// batch had rows. Its colour is why the batch left. Batches of several worker threads run at the same time: each thread
+// has a lane of its own, the first one on top.
 
 import { legendEntry, shape } from "./charts.js";
 import { REASONS } from "./distributions.js";
@@ -7,6 +8,8 @@ import { element } from "./elements.js";
 import { count, duration, percent, span } from "./figures.js";
 
 const HEIGHT = 130;
+const LEAST_LANE_HEIGHT = 32;
+const LANE_GAP = 4;
 const LEAST_WIDTH = 3;
 const LEAST_HEIGHT = 4;
 
@@ -49,7 +52,7 @@ export class BatchTimeline {
     const spanS = spanFor(told.recent_batches, endS);
     const shown = told.recent_batches.filter((batch) => batch.started_at_s >= endS - spanS);
     this.place(shown, endS - spanS, spanS);
-    this.top.textContent = `${count(told.settings.max_batch_size)} rows`;
+    this.top.textContent = `${count(told.settings.max_batch_size)} rows${this.lanes > 1 ? `, ${count(this.lanes)} worker threads` : ""}`;
     this.from.textContent = shown.length ? `${spanS < 1 ? duration(spanS * 1000) : span(spanS)} before` : "";
     this.to.textContent = shown.length ? this.ago(shown.at(-1)) : "";
     this.lookAt(this.looked);
@@ -59,6 +62,9 @@ export class BatchTimeline {
   place(shown, fromS, spanS) {
     const width = this.bars.clientWidth || 600;
     const rows = this.told.settings.max_batch_size;
+    this.lanes = this.told.health.instances?.count ?? 1;
+    const laneHeight = Math.max(LEAST_LANE_HEIGHT, HEIGHT / this.lanes);
+    this.bars.setAttribute("height", laneHeight * this.lanes);
     for (const [id, { bar }] of this.drawn) {
       if (shown.some((batch) => batch.batch_id === id)) continue;
       bar.remove();
@@ -66,10 +72,11 @@ export class BatchTimeline {
     }
     for (const batch of shown) {
       const { bar } = this.drawn.get(batch.batch_id) ?? this.draw(batch);
-      const high = Math.max(LEAST_HEIGHT, (batch.size / rows) * (HEIGHT - 2));
+      const high = Math.max(LEAST_HEIGHT, (batch.size / rows) * (laneHeight - LANE_GAP));
+      const low = laneHeight * (Math.min(batch.instance, this.lanes - 1) + 1);
       const wide = Math.max(LEAST_WIDTH, (batch.model_ms / 1000 / spanS) * width - 1);
       const left = Math.min(width - wide, ((batch.started_at_s - fromS) / spanS) * width);
-      for (const [name, value] of Object.entries({ x: left, y: HEIGHT - high, width: wide, height: high })) bar.setAttribute(name, value.toFixed(1));
+      for (const [name, value] of Object.entries({ x: left, y: low - high, width: wide, height: high })) bar.setAttribute(name, value.toFixed(1));
     }
     this.makeReachable();
   }
@@ -139,6 +146,7 @@ function wordsFor(batch) {
     `waited up to ${duration(batch.longest_wait_ms)}`,
     `${duration(batch.model_ms)} in the model`,
   ];
+  if (batch.instance) parts.push(`by worker thread ${batch.instance + 1}`);
   if (batch.padding_share) parts.push(`${percent(batch.padding_share)} padding`);
   if (batch.runs > 1) parts.push(`${batch.runs} model calls`);
   if (batch.failed_rows) parts.push(`${batch.failed_rows} failed`);
