@@ -31,6 +31,7 @@ from service.server.repeated_stop import RepeatedStop
 from service.server.stalls import watch, watch_no_more
 from service.server.start_summary import start_summary
 from service.server.succession import Relief, Succession, place
+from service.server.unread_lines import UnreadLines
 from service.server.worker_choice import OWN, STOCK, choose
 from service.settings import SPARE_THREADS, ModelSharing, SettingsError, load_settings, read_dotenv
 from service.sharing import hooks as sharing
@@ -41,6 +42,8 @@ KEEPALIVE_S = 75
 # How long the worker thread may take to stop when all requests are done, seconds.
 CLOSE_S = 2.0
 
+_environ_then = dict(os.environ)
+_unread_lines = UnreadLines()
 _doubts = read_dotenv()
 try:
     _settings = load_settings()
@@ -104,7 +107,13 @@ def on_starting(server: Any) -> None:
 
 
 def on_reload(server: Any) -> None:
-    """SIGHUP: gunicorn has read its configuration anew, and with it what the start had found possible."""
+    """SIGHUP: gunicorn has taken its configuration anew, which this module, read once in a process, has not changed."""
+    server.log.info("reload: code and models are read anew, settings are not: they stay those of the start")
+    if names := _unread_lines.names():
+        told = "reload: lines of .env have changed and count from the next start on, or after SIGUSR2: %s"
+        server.log.warning(told, ", ".join(names))
+    # For the master of a SIGUSR2: else the old lines of .env would look like variables, which win over the new ones.
+    server.cfg.env_orig = dict(_environ_then)
     choose(server)
     open_files.make_suffice(server)
     sharing.renew(server)

@@ -46,6 +46,7 @@ def serve(
         os.environ |= {"MODEL_PATH": model or "", "MODEL_REPOSITORY": repository or ""}
     if bind is not None:
         os.environ["BIND"] = bind
+    given = dict(os.environ)
     read_dotenv()
     try:
         settings = load_settings()
@@ -61,6 +62,9 @@ def serve(
         click.echo("A prediction needs one of API_KEYS: add -H 'X-API-Key: ...'\n")
     command = ["-m", "gunicorn", "-c", "python:service.gunicorn_config", *gunicorn_args, "service:create_app()"]
     sys.stdout.flush()
+    # The server reads ./.env itself. As variables the lines would win over those that a later master finds there.
+    for name in os.environ.keys() - given.keys():
+        del os.environ[name]
     # The click context's object, where there is one, is a test that wants to see the call.
     (execute or os.execv)(sys.executable, [sys.executable, *command])
 

@@ -54,6 +54,37 @@ def test_a_new_master_takes_over_and_goes_on_when_the_old_one_has_stopped(start)
         os.kill(new, signal.SIGTERM)
 
 
+def max_batch_sizes(server) -> set[int]:
+    """What the processes say that answer; both masters' while there are two."""
+    return {server.get("/status.json").json()["settings"]["max_batch_size"] for _ in range(8)}
+
+
+def test_a_reload_reads_no_settings_and_says_so_and_a_new_master_reads_them(start, tmp_path):
+    (tmp_path / ".env").write_text("MAX_BATCH_SIZE=3\nMETRICS_KEY=\n")
+    server = start()
+    assert max_batch_sizes(server) == {3}
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_until(lambda: server.text().count("is ready") == 2)
+    assert server.text().count("settings are not: they stay those of the start") == 1
+    assert "lines of .env have changed" not in server.text()
+
+    (tmp_path / ".env").write_text("MAX_BATCH_SIZE=5\nMAX_QUEUE_SIZE=77\n")
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_until(lambda: server.text().count("is ready") == 3)
+    assert 'count from the next start on, or after SIGUSR2: MAX_BATCH_SIZE, MAX_QUEUE_SIZE"' in server.text()
+    server.wait_until(lambda: server.text().count("Worker exiting") == 2)
+    assert max_batch_sizes(server) == {3}
+
+    server.process.send_signal(signal.SIGUSR2)
+    server.wait_until(lambda: server.text().count("is ready") == 4, guard_s=GUARD_S)
+    (new,) = new_masters(server)
+    try:
+        assert server.stop() == 0
+        assert max_batch_sizes(server) == {5}
+    finally:
+        os.kill(new, signal.SIGTERM)
+
+
 def test_the_old_master_goes_on_when_the_new_one_is_taken_back(start):
     server = start(LOAD_S=1)
     os.kill(upgrade(server), signal.SIGTERM)

@@ -64,12 +64,16 @@ def test_what_to_try_is_told_to_need_a_key_where_it_does_and_the_key_is_not_show
     assert "X-API-Key" not in run("serve", "--model", "demo-models/digits", execute=Exec()).output
 
 
-def test_serve_takes_the_model_from_a_dotenv_file(tmp_path):
-    (tmp_path / ".env").write_text("MODEL_PATH=here.onnx\n")
+def test_serve_takes_the_model_from_a_dotenv_file_and_leaves_it_to_the_server_to_read(tmp_path):
+    (tmp_path / ".env").write_text("MODEL_PATH=here.onnx\nLOG_LEVEL=error\n")
+    os.environ["LOG_LEVEL"] = "info"
     execute = Exec()
-    assert run("serve", execute=execute).exit_code == 0
+    result = run("serve", execute=execute)
+    assert result.exit_code == 0
     assert len(execute.calls) == 1
-    assert os.environ["MODEL_PATH"] == "here.onnx"
+    assert "here.onnx" in result.output
+    assert "MODEL_PATH" not in os.environ
+    assert os.environ["LOG_LEVEL"] == "info"
 
 
 def test_an_option_wins_over_the_environment():

@@ -1,0 +1,20 @@
+"""Lines of `.env` that have changed since the start: a reload does not read them, and whoever reloads may expect it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dotenv import dotenv_values
+
+
+class UnreadLines:
+    """Remembers the file as it is now."""
+
+    def __init__(self, path: Path = Path(".env")) -> None:
+        self._path = path.absolute()
+        self._read = dotenv_values(self._path)
+
+    def names(self) -> list[str]:
+        """The variables whose lines have come, gone or changed; of their values nothing is told."""
+        now = dotenv_values(self._path)
+        return sorted(name for name in {*self._read, *now} if self._read.get(name, "") != now.get(name, ""))
