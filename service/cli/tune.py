@@ -6,7 +6,7 @@ import json
 import os
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,12 +79,13 @@ def tune(
     echo: Echo = partial(click.echo, err=as_json)
     say = say_for("tune", console_report())
     tried: list[Attempt] = []
+    batches: Mapping[int, int] = {}
     try:
         if model is not None:
             instances = configured()
             figures = _measured(model, bodies, duration_s, say)
             curve, request_s = figures.curve, figures.request_s
-            lengths, batches = figures.by_words, {}
+            lengths = figures.by_words
         else:
             assert url is not None
             told, instances = _told(url, name, headers, echo)
