@@ -248,7 +248,8 @@ def _place_threads(worker: Any, here: list[Any]) -> None:
     placement.http_thread_starts()  # this one hands the requests out
     worker.on_thread_start = placement.http_thread_starts
     for runtime in here:
-        runtime.placed = PlacedModels(placement, runtime.settings)
+        runtime.placed = PlacedModels(placement, runtime.settings, runtime)
+        runtime.thread_placement = runtime.placed.report
 
 
 def _take_over(worker: Any, here: list[Any]) -> None:

@@ -47,8 +47,8 @@ def readiness(runtime: Runtime) -> tuple[bool, dict[str, Any]]:
         body["best_batches"] = [_best_batch(best) for best in learnt]
     if status is not None and status.instances > 1:
         body["instances"] = {"count": status.instances, "busy": status.busy_instances}
-    if runtime.placed is not None:
-        body["thread_placement"] = runtime.placed.placement.report()
+    if runtime.thread_placement is not None:
+        body["thread_placement"] = runtime.thread_placement()
     return not reasons, body
 
 

@@ -72,6 +72,7 @@ class Runtime:
         self.on_the_way: Callable[[], int] = nobody
         self.serves_alone = False
         self.placed: PlacedModels | None = None
+        self.thread_placement: Callable[[], dict[str, Any]] | None = None  # tells where the threads of this process run
         self._given = model_handle
         self._lock = threading.Lock()  # guards _batcher and _closed
         self._batcher: AnyBatcher | None = None
@@ -325,7 +326,7 @@ class Runtime:
             self._inherited += (self._batcher, self._models)
             self._lock = threading.Lock()  # a thread that is not there any more may have held it
             self._batcher = None
-            self.placed = None
+            self.placed = self.thread_placement = None
             self._models = self._new_models(self)
             self._forks = forks()
 

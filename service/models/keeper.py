@@ -246,6 +246,8 @@ class ModelKeeper:
 
     def close(self) -> None:
         """Free everything; what was handed in belongs to whoever made it."""
+        if (placed := self._placed()) is not None:
+            placed.close()
         self._loaded.clear()
 
     # How.

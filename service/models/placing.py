@@ -1,83 +1,134 @@
-"""What a model costs, measured after its warm-up, for the places of this process's threads."""
+"""What the models of this process cost, for those who place its threads: measured at warm-up, or as soon as can be."""
 
 from __future__ import annotations
 
 import logging
-from functools import partial
+import time
+from collections.abc import Callable
 from typing import Any
 
 from loaders.handle import ModelHandle
-from service.inputs import InputLimits, prepare
 from service.models.examples import example_row
-from service.models.typical import typical_instance
+from service.models.metering import ModelMeter
+from service.models.spare_time import FIRST_S, Host, SpareTime
 from service.models.warmup import Predict
-from service.placement.gil_cost import call_cost
-from service.placement.rule import ModelCost
+from service.placement import samples
+from service.placement.rule import ModelCost, Unmeasured
 from service.placement.threads import Placement, WorkerSeat
 from service.settings import Settings
 
 _log = logging.getLogger("jitney")
 
-# A full batch that would take longer than this, seconds, is not measured: it is long, which a single row tells too.
-LONGEST_FULL_S = 0.25
+# For how long a model is measured, seconds: at its warm-up, and later on at a time, unless a row comes; what has begun
+# is done. On a machine that nobody else uses it takes a tenth.
+WARMUP_BUDGET_S, TRY_BUDGET_S = 1.0, 0.25
+
+Key = tuple[object, ...]
 
 
 class PlacedModels:
     """The models of one runtime as those who place the threads see them: what they cost, and when they come and go.
 
-    *Thread:* the worker's.
+    A model that others disturbed while it was measured is measured on when nothing waits for the worker thread of
+    `host`; what has been found out until then counts. measured_by: what measures a model. first_try_s: see `SpareTime`.
+
+    *Thread:* the worker's, but `report` any.
     """
 
-    def __init__(self, placement: Placement, settings: Settings) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        settings: Settings,
+        host: Host,
+        *,
+        measured_by: Callable[[ModelHandle, Any, Predict, Settings], ModelMeter] = ModelMeter,
+        first_try_s: float = FIRST_S,
+    ) -> None:
         self.placement = placement
         self.seat = WorkerSeat(placement)
         self._settings = settings
+        self._measured_by = measured_by
+        self._unfinished: dict[Key, ModelMeter] = {}  # only the worker writes it
+        self._since = 0.0
+        self.spare_time = SpareTime(
+            host, self._measure_on, is_wanted=lambda: bool(self._unfinished), first_s=first_try_s
+        )
 
     def loads(self) -> None:
         """A model is about to be loaded."""
         self.seat.loads()
 
     def warm(self, model: ModelHandle, predict: Predict) -> None:
-        """A model has been loaded, and warmed up where the settings ask for it."""
-        if not self.placement.measures:
-            cost = None
+        """A model has been loaded, and warmed up where the settings ask for it; it takes a moment to measure it."""
+        key = self._key(model)
+        self._unfinished.pop(key, None)  # of the one that this one replaces
+        if (meter := self._meter(model, predict)) is None or not self._advance(meter, WARMUP_BUDGET_S):
+            self.placement.model_costs(key, Unmeasured.NEVER)
+        elif meter.cost is None:
+            self._since = self._since if self._unfinished else time.monotonic()
+            self._unfinished[key] = meter
+            self.placement.model_costs(key, Unmeasured.YET)
+            self.spare_time.begin()
         else:
-            cost = model_cost(model, predict, self._settings) if self._settings.warmup else None
-        self.placement.model_costs(self._key(model), cost)
+            self._known(meter, meter.cost)
 
     def left(self, model: ModelHandle, replaced_by: ModelHandle | None) -> None:
         """A model is served no longer. replaced_by: the same version, loaded anew, if that is why."""
         if replaced_by is None:
+            self._unfinished.pop(self._key(model), None)
             self.placement.model_left(self._key(model))
 
-    def _key(self, model: ModelHandle) -> tuple[object, ...]:
+    def close(self) -> None:
+        """No model is measured any more."""
+        self.spare_time.close()
+
+    def report(self) -> dict[str, Any]:
+        """Where the threads run, and what is still to be measured for that; of plain JSON types."""
+        unfinished = [f"{meter.model.name}/{meter.model.version}" for meter in list(self._unfinished.values())]
+        now = time.monotonic()
+        to_be_measured = {
+            "models": unfinished,
+            "for_s": round(max(0.0, now - self._since), 3),
+            "next_try_s": round(max(0.0, self.spare_time.next_at - now), 3),
+        }
+        return self.placement.report() | {"to_be_measured": to_be_measured if unfinished else None}
+
+    def _meter(self, model: ModelHandle, predict: Predict) -> ModelMeter | None:
+        """None where it does not matter what the model costs, or it cannot be found out."""
+        if not self.placement.measures or not self._settings.warmup or not samples.are_possible():
+            return None
+        row = example_row(model.input)
+        return None if row is None else self._measured_by(model, row, predict, self._settings)
+
+    def _advance(self, meter: ModelMeter, budget_s: float, may_go_on: Callable[[], bool] = lambda: True) -> bool:
+        """Measure until the cost is known, or time is up and nothing has been found out last; False where it failed."""
+        give_up_at = time.monotonic() + budget_s
+        try:
+            while meter.cost is None and may_go_on() and (meter.step(may_go_on) or time.monotonic() < give_up_at):
+                pass
+        except Exception as error:  # to know it is worth something, but not the service
+            _log.warning("what the model costs could not be measured; its threads run on any core", exc_info=error)
+            return False
+        return True
+
+    def _measure_on(self, may_go_on: Callable[[], bool]) -> bool:
+        """Go on with what is unfinished; whether anything has been found out."""
+        came_further = False
+        self.seat.loads()  # as at their warm-up: native threads that begin now are to find any core
+        for key, meter in list(self._unfinished.items()):
+            found = meter.found
+            is_sound = self._advance(meter, TRY_BUDGET_S, may_go_on)
+            came_further |= meter.found > found
+            if not is_sound:
+                self.placement.model_costs(key, Unmeasured.NEVER)
+            elif meter.cost is not None:
+                self._known(meter, meter.cost)
+            if not is_sound or meter.cost is not None:
+                del self._unfinished[key]
+        return came_further
+
+    def _known(self, meter: ModelMeter, cost: ModelCost) -> None:
+        self.placement.model_costs(self._key(meter.model), cost)
+
+    def _key(self, model: ModelHandle) -> Key:
         return self, model.name, model.version
-
-
-def model_cost(model: ModelHandle, predict: Predict, settings: Settings) -> ModelCost | None:
-    """What one row and batches of the model cost; None where no row can be made up, or nothing can be measured now.
-
-    *Thread:* worker, with nobody else busy; it takes a few tenths of a second.
-    """
-    row = example_row(model.input)
-    if row is None:
-        return None
-    try:
-        return _measured(model, row, predict, settings)
-    except Exception as error:  # to know it is worth something, but not the start of the service
-        _log.warning("what the model costs could not be measured; its threads run on any core", exc_info=error)
-        return None
-
-
-def _measured(model: ModelHandle, row: Any, predict: Predict, settings: Settings) -> ModelCost | None:
-    limits = InputLimits(settings.max_image_pixels, settings.max_text_chars)
-    instances = [typical_instance(model)]
-    columns = model.metadata.get("column_types", ())
-    prepared = call_cost(lambda: prepare(model.input, instances, limits, columns), has_own_threads=False)
-    single = call_cost(partial(predict, model, [row], {}))
-    if prepared is None or single is None:
-        return None
-    most = settings.max_batch_size
-    is_long = single.wall_s * most > LONGEST_FULL_S
-    full = single if most == 1 or is_long else call_cost(partial(predict, model, [row] * most, {}))
-    return None if full is None else ModelCost(prepared, single, full)

@@ -45,25 +45,38 @@ class ModelCost(NamedTuple):
     full: CallCost
 
 
+class Unmeasured(StrEnum):
+    """Why it is not known what a model costs."""
+
+    NEVER = "never"  # it cannot be measured here, or is not to be
+    YET = "yet"  # others use the cores; it is tried again
+
+
+Cost = ModelCost | Unmeasured
+
+
 class Choice(NamedTuple):
-    """`on_one_core`: the HTTP threads share a core. `why`: in words, for people."""
+    """`on_one_core`: the HTTP threads share a core. `why`: in words, for people. `is_makeshift`: what is best will only
+    be known when something has been measured that could not be yet.
+    """
 
     on_one_core: bool
     worker: WorkerPlace
     why: str
+    is_makeshift: bool = False
 
 
 def choose(
     mode: PlacementMode,
     cores: int,
-    costs: Collection[ModelCost | None],
+    costs: Collection[Cost],
     *,
     has_other_work: bool = False,
     instances: int = 1,
 ) -> Choice:
     """Where the threads run.
 
-    cores: how many the process may use. costs: of every loaded model, None for one that could not be measured.
+    cores: how many the process may use. costs: of every loaded model.
     has_other_work: the HTTP threads do more than these models' requests. instances: worker threads, which stay free
     where there are several: they are there to use as many cores.
     """
@@ -80,15 +93,18 @@ def choose(
     return _by_cost(costs, has_other_work=has_other_work)
 
 
-def _by_cost(costs: Collection[ModelCost | None], *, has_other_work: bool) -> Choice:
+def _by_cost(costs: Collection[Cost], *, has_other_work: bool) -> Choice:
     if has_other_work:
         return _nowhere("the app has routes of its own, and nobody knows what those cost")
-    measured = [cost for cost in costs if cost is not None]
-    if not measured or len(measured) < len(costs):
+    if Unmeasured.NEVER in costs or not costs:
         return _nowhere(
-            "what a model costs was not measured at its warm-up (WARMUP=false, no row could be made up, or other "
-            "programs used the cores); THREAD_PLACEMENT=pin needs no measurement"
+            "what a model costs cannot be measured (WARMUP=false, no row can be made up, or it failed at that); "
+            "THREAD_PLACEMENT=pin needs no measurement"
         )
+    if Unmeasured.YET in costs:
+        why = "the machine was too busy to measure what a model costs, which is tried again when nothing waits"
+        return _nowhere(why)._replace(is_makeshift=True)
+    measured = [cost for cost in costs if isinstance(cost, ModelCost)]
     prepare = max((cost.prepare for cost in measured), key=lambda cost: cost.gil_free_s)
     if prepare.gil_free_s > FREE_PREPARATION_S:
         return _nowhere(f"preparation runs beside other threads for {prepare.gil_free_s * 1000:.2f} ms of a row")
@@ -103,10 +119,10 @@ def _by_cost(costs: Collection[ModelCost | None], *, has_other_work: bool) -> Ch
     return Choice(True, _worker_place(costs), f"preparation needs Python all the time; the model takes {told}")
 
 
-def _worker_place(costs: Collection[ModelCost | None]) -> WorkerPlace:
+def _worker_place(costs: Collection[Cost]) -> WorkerPlace:
     """The least bound of the places of the models; a model whose cost is not known is called on any core."""
     order = list(WorkerPlace)
-    places = [WorkerPlace.BETWEEN_CALLS if cost is None else _place_of(cost) for cost in costs]
+    places = [_place_of(cost) if isinstance(cost, ModelCost) else WorkerPlace.BETWEEN_CALLS for cost in costs]
     return max(places, key=order.index, default=WorkerPlace.BETWEEN_CALLS)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from service.logs import log_fields
 from service.placement import cores
-from service.placement.rule import Choice, ModelCost, PlacementMode, WorkerPlace, choose
+from service.placement.rule import Choice, Cost, PlacementMode, WorkerPlace, choose
 
 _log = logging.getLogger("jitney")
 
@@ -46,7 +46,7 @@ class Placement:
         self.one_core = frozenset(self._cores[turn % len(self._cores) :][:1]) if self._cores else frozenset()
         # With the system's ids as each thread is told it: a `Thread` that lived through a fork knows its parent's.
         self._http_threads: weakref.WeakKeyDictionary[threading.Thread, int] = weakref.WeakKeyDictionary()
-        self._costs: dict[Hashable, ModelCost | None] = {}
+        self._costs: dict[Hashable, Cost] = {}
         self._is_batch = False
         self._choice = choose(PlacementMode.OFF, len(self._cores), ())
         self._choice = self._choice._replace(why="no model has been loaded")
@@ -74,8 +74,8 @@ class Placement:
                 cores.put(thread_id, self.one_core)
                 cores.let_finish([thread_id])
 
-    def model_costs(self, model: Hashable, cost: ModelCost | None) -> None:
-        """A model is warm; cost: None where it was not measured. *Thread:* any."""
+    def model_costs(self, model: Hashable, cost: Cost) -> None:
+        """A model is warm, or has been measured since. *Thread:* any."""
         with self._lock:
             self._costs[model] = cost
             self._decide()
@@ -117,7 +117,8 @@ class Placement:
         if choice != before:
             told = self.report()
             message = f"HTTP threads run on {told['http_threads']}, the worker thread on {told['worker_thread']}"
-            log_fields(_log, logging.INFO, f"{message}: {told['reason']}", {"thread_placement": self._mode.value})
+            level = logging.WARNING if choice.is_makeshift else logging.INFO
+            log_fields(_log, level, f"{message}: {told['reason']}", {"thread_placement": self._mode.value})
 
     def _place_http_threads(self) -> None:
         on_one_core = self._choice.on_one_core

@@ -7,26 +7,29 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
+from service.placement import samples
 from service.placement.gil_cost import (
     ALONE_WAIT,
     BESIDE_WAIT,
-    BUDGET_S,
     LONG_S,
+    OTHERS,
+    PAIRS,
     SEVERAL_CORES,
-    Alone,
-    Beside,
     CallCost,
-    call_cost,
+    CallMeter,
     judged,
 )
+from service.placement.samples import Alone, Beside
 
 needs_two_cores = pytest.mark.skipif(
     not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs two cores"
 )
 
+PATIENCE_S = 0.5
 DATA = b"x" * 3_000_000
 
 
@@ -36,6 +39,14 @@ def in_python() -> int:
 
 def beside_python() -> object:
     return hashlib.sha256(DATA).digest()
+
+
+def call_cost(call: Callable[[], object]) -> CallCost | None:
+    """What a meter finds out at a stretch; None where the machine is too busy for that."""
+    meter, give_up_at = CallMeter(call), time.monotonic() + PATIENCE_S
+    while meter.cost is None and (meter.step() or time.monotonic() < give_up_at):
+        pass
+    return meter.cost
 
 
 def is_judged(cost: CallCost | None, low: float, high: float) -> bool:
@@ -57,8 +68,8 @@ def test_a_long_call_is_measured_in_few_calls():
     assert is_judged(call_cost(lambda: time.sleep(LONG_S)), 0.7, 1.0)
 
 
-ALONE = Alone(wall_s=0.01, cpu_s=0.01, waited_s=0.0)
-BESIDE = Beside(wall_s=0.02, waited_s=0.0, rival_ran_s=0.01, rival_waited_s=0.0)
+ALONE = Alone(wall_s=0.01, cpu_s=0.01, waited_s=0.0, others_s=0.0)
+BESIDE = Beside(wall_s=0.02, waited_s=0.0, rival_ran_s=0.01, rival_waited_s=0.0, others_s=0.0)
 
 
 @pytest.mark.parametrize(
@@ -83,6 +94,9 @@ def test_what_the_rival_could_not_have_the_calls_have_kept(wall_s, rival_ran_s, 
         (ALONE._replace(waited_s=ALONE.wall_s * ALONE_WAIT * 1.1), BESIDE),
         (ALONE, BESIDE._replace(waited_s=BESIDE.wall_s * BESIDE_WAIT * 1.1)),
         (ALONE, BESIDE._replace(rival_waited_s=BESIDE.wall_s * BESIDE_WAIT * 1.1)),
+        (ALONE._replace(others_s=ALONE.wall_s * OTHERS * 1.1), BESIDE),
+        (ALONE, BESIDE._replace(others_s=BESIDE.wall_s * OTHERS * 1.1)),
+        (ALONE._replace(cpu_s=0.02, others_s=0.01), None),  # these are no native threads
         (ALONE, None),
     ],
 )
@@ -104,10 +118,42 @@ def test_a_call_that_computes_outside_python_leaves_it_to_others_or_is_not_judge
     assert cost is None or cost.gil_free_share > 0.5
 
 
-def test_a_measurement_ends_in_time_whatever_runs_beside_it():
-    began = time.monotonic()
-    call_cost(in_python)
-    assert time.monotonic() - began < 10 * BUDGET_S
+def test_samples_of_several_steps_count_together():
+    meter = CallMeter(lambda: time.sleep(0.001))
+    steps = counted = 0
+    while meter.cost is None and steps < 500:
+        steps, counted = steps + 1, counted + meter.step()
+    assert meter.cost is None or counted == PAIRS
+
+
+def test_no_sample_is_begun_when_somebody_waits():
+    calls: list[int] = []
+    meter = CallMeter(lambda: calls.append(1))
+    answers = iter([True, False, False])
+    assert not meter.step(lambda: next(answers)), "half a pair is none"
+    seen = len(calls)
+    assert not meter.step(lambda: next(answers))
+    assert len(calls) == seen
+    assert meter.cost is None
+
+
+@pytest.mark.parametrize("beside_the_sample", ["alone", "beside"])
+def test_another_thread_of_python_disturbs_a_sample(beside_the_sample):
+    """As the HTTP threads of a service do whose model is swapped."""
+    ended = threading.Event()
+
+    def compute() -> None:
+        while not ended.is_set():
+            sum(range(1000))
+
+    other = threading.Thread(target=compute)
+    other.start()
+    try:
+        sample = getattr(samples, beside_the_sample)(lambda: time.sleep(0.05), 1)
+    finally:
+        ended.set()
+        other.join()
+    assert sample.others_s > OTHERS * sample.wall_s
 
 
 def test_the_interpreter_is_left_as_it_was_also_by_a_call_that_fails():

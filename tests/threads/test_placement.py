@@ -13,7 +13,7 @@ from support.models import GUARD_S
 
 from service.placement import cores
 from service.placement.gil_cost import CallCost
-from service.placement.rule import ModelCost, PlacementMode, WorkerPlace
+from service.placement.rule import ModelCost, PlacementMode, Unmeasured, WorkerPlace
 from service.placement.threads import Placement, WorkerSeat
 
 pytestmark = [
@@ -136,7 +136,7 @@ def test_the_worker_shares_the_core_for_short_calls_only(cost, is_shared):
 
 def test_a_worker_whose_calls_are_not_known_is_on_the_core_between_them_only():
     placement = Placement(PlacementMode.PIN)
-    placement.model_costs("m", None)
+    placement.model_costs("m", Unmeasured.YET)
     assert placement.choice.worker is WorkerPlace.BETWEEN_CALLS
     seat = WorkerSeat(placement)
     for _ in range(2):

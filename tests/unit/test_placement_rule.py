@@ -12,11 +12,13 @@ from service.placement.rule import (
     SHORT_CALL_S,
     ModelCost,
     PlacementMode,
+    Unmeasured,
     WorkerPlace,
     choose,
 )
 
 AUTO, OFF, PIN = PlacementMode.AUTO, PlacementMode.OFF, PlacementMode.PIN
+NEVER, YET = Unmeasured.NEVER, Unmeasured.YET
 SHARED, BETWEEN, FREE = WorkerPlace.SHARED, WorkerPlace.BETWEEN_CALLS, WorkerPlace.FREE
 
 
@@ -55,8 +57,10 @@ def test_auto_goes_by_the_cost_of_the_model(model, on_one_core, worker):
         (AUTO, 1, [SHORT], "one core"),
         (PIN, 1, [SHORT], "one core"),
         (AUTO, 0, [SHORT], "does not place"),
-        (AUTO, 2, [], "not measured"),
-        (AUTO, 2, [SHORT, None], "not measured"),
+        (AUTO, 2, [], "cannot be measured"),
+        (AUTO, 2, [SHORT, NEVER], "cannot be measured"),
+        (AUTO, 2, [SHORT, YET], "tried again"),
+        (AUTO, 2, [YET, NEVER], "cannot be measured"),
     ],
 )
 def test_nothing_is_placed_where_there_is_no_choice_or_no_knowledge(mode, cores, costs, said):
@@ -70,11 +74,12 @@ def test_nothing_is_placed_where_there_is_no_choice_or_no_knowledge(mode, cores,
     [
         ([SHORT], SHARED),
         ([LONG_NATIVE], FREE),
-        ([None], BETWEEN),
+        ([NEVER], BETWEEN),
+        ([YET], BETWEEN),
         ([cost(cores=SEVERAL_CORES * 1.1)], FREE),
         ([], BETWEEN),
-        ([SHORT, None], BETWEEN),
-        ([None, LONG_NATIVE], FREE),
+        ([SHORT, YET], BETWEEN),
+        ([NEVER, LONG_NATIVE], FREE),
         ([cost(prepare_free_s=1.0)], SHARED),
     ],
 )
@@ -106,3 +111,19 @@ def test_several_worker_threads_stay_free_and_that_is_told():
     pinned = choose(PIN, 2, [SHORT], instances=2)
     assert (pinned.on_one_core, pinned.worker) == (True, FREE)
     assert choose(OFF, 2, [SHORT], instances=2).why == "THREAD_PLACEMENT=off"
+
+
+@pytest.mark.parametrize(
+    ("mode", "costs", "instances", "is_makeshift"),
+    [
+        (AUTO, [YET], 1, True),
+        (AUTO, [SHORT, YET], 1, True),
+        (AUTO, [NEVER], 1, False),
+        (AUTO, [NEVER, YET], 1, False),  # a measurement would change nothing
+        (AUTO, [YET], 2, False),
+        (OFF, [YET], 1, False),
+        (PIN, [YET], 1, False),  # the HTTP threads are where they will stay
+    ],
+)
+def test_a_choice_is_makeshift_where_a_measurement_may_change_it(mode, costs, instances, is_makeshift):
+    assert choose(mode, 2, costs, instances=instances).is_makeshift is is_makeshift

@@ -32,6 +32,19 @@ _BEST_BATCH = {
     "additionalProperties": False,
 }
 
+_SECONDS = {"type": "number", "minimum": 0}
+_TO_BE_MEASURED = {
+    "type": ["object", "null"],
+    "description": "What could not be measured on a machine that was too busy; null where there is no such thing.",
+    "properties": {
+        "models": {"type": "array", "items": {"type": "string"}, "description": "As name/version."},
+        "for_s": _SECONDS | {"description": "How long the first of them has been served so."},
+        "next_try_s": _SECONDS | {"description": "When it is tried again, if no rows wait then."},
+    },
+    "required": ["models", "for_s", "next_try_s"],
+    "additionalProperties": False,
+}
+
 _PLACEMENT = {
     "type": "object",
     "description": "Where the threads of the process run, and why; only under a server that places them.",
@@ -41,8 +54,9 @@ _PLACEMENT = {
         "worker_thread": {"type": "string"},
         "wakes_gently": {"type": "boolean", "description": "A thread that is woken does not push another one aside."},
         "reason": {"type": "string"},
+        "to_be_measured": _TO_BE_MEASURED,
     },
-    "required": ["setting", "http_threads", "worker_thread", "wakes_gently", "reason"],
+    "required": ["setting", "http_threads", "worker_thread", "wakes_gently", "reason", "to_be_measured"],
     "additionalProperties": False,
 }
 

@@ -1,0 +1,151 @@
+"""Samples of a call: alone, and beside a thread that wants Python all the time. How long they took, by which clocks."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+# After how long a thread may ask another one for the interpreter while it is measured, seconds. With Python's own 5 ms
+# a call that lets go of it for a moment would wait a hundred times as long to get it back.
+SWITCH_INTERVAL_S = 0.0002
+
+_TASKS = Path("/proc/self/task")
+
+
+class Alone(NamedTuple):
+    """Calls with nothing beside them. `waited_s`: for how long their thread waited for a core. `others_s`: what other
+    threads of Python's computed meanwhile; all times in seconds.
+    """
+
+    wall_s: float
+    cpu_s: float
+    waited_s: float
+    others_s: float
+
+    @property
+    def cores(self) -> float:
+        """How many cores the process kept busy."""
+        return self.cpu_s / self.wall_s
+
+
+class Beside(NamedTuple):
+    """The same calls beside a thread that always computes in Python, the rival; for how long it did, and waited."""
+
+    wall_s: float
+    waited_s: float
+    rival_ran_s: float
+    rival_waited_s: float
+    others_s: float
+
+
+def are_possible() -> bool:
+    """Whether the system tells for how long a thread waits for a core."""
+    return _schedstat(threading.get_native_id()).exists()
+
+
+def alone(call: Callable[[], object], repeats: int) -> Alone:
+    """Call so many times, with nothing beside it. *Thread:* the one that will make the call later on."""
+    own = threading.get_native_id()
+    others_s, waited_s, cpu_s = _others_s(), _waited_s(own), time.process_time()
+    wall_s = seconds(call, repeats)
+    return Alone(wall_s, time.process_time() - cpu_s, _waited_s(own) - waited_s, _others_s() - others_s)
+
+
+def beside(call: Callable[[], object], repeats: int) -> Beside:
+    """Call so many times beside a rival. *Thread:* as for `alone`."""
+    own = threading.get_native_id()
+    with _short_turns(), _Rival() as rival:
+        others_s, waited_s, rival_waited_s = _others_s(rival.thread), _waited_s(own), rival.waits_s()
+        ran_s = rival.ran_s()
+        wall_s = seconds(call, repeats)
+        ran_s = rival.ran_s() - ran_s
+        waited_s, others_s = _waited_s(own) - waited_s, _others_s(rival.thread) - others_s
+    return Beside(wall_s, waited_s, ran_s, rival.waited_s - rival_waited_s, others_s)
+
+
+def seconds(call: Callable[[], object], repeats: int) -> float:
+    """How long so many calls take; more than 0."""
+    began = time.perf_counter()
+    for _ in range(repeats):
+        call()
+    return max(time.perf_counter() - began, 1e-9)
+
+
+class _Rival:
+    """A thread that computes in Python whenever it may. `waited_s`: its waits for a core, known once it has ended."""
+
+    def __init__(self) -> None:
+        self.waited_s = 0.0
+        self._stop = False
+        self._runs = threading.Event()
+        self.thread = threading.Thread(target=self._run, name="jitney-rival", daemon=True)
+
+    def __enter__(self) -> _Rival:
+        self.thread.start()
+        self._runs.wait()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop = True
+        self.thread.join()
+
+    def _run(self) -> None:
+        self._runs.set()
+        while not self._stop:
+            pass
+        # Here and not by the others: the system counts a wait for a core only when it has ended.
+        self.waited_s = self.waits_s()
+
+    def ran_s(self) -> float:
+        """For how long it has computed, and so had the interpreter, to this moment; seconds. By its own clock, since
+        the system's statistics of a thread that runs are as old as its last tick.
+        """
+        assert self.thread.ident is not None
+        return time.clock_gettime(time.pthread_getcpuclockid(self.thread.ident))
+
+    def waits_s(self) -> float:
+        """For how long it has waited for a core, up to when it last got one; seconds."""
+        return _waited_s(self.thread.native_id)
+
+
+def _others_s(rival: threading.Thread | None = None) -> float:
+    """For how long the other threads of Python's have computed so far, seconds; up to their last tick, if they run."""
+    main, total_s = threading.main_thread(), 0.0
+    for thread in threading.enumerate():
+        if thread not in (threading.current_thread(), rival):
+            # Of a thread that lived through a fork it is the id in the parent. Others may have ended by now.
+            thread_id = os.getpid() if thread is main else thread.native_id
+            with suppress(OSError):
+                total_s += _statistics(thread_id)[0]
+    return total_s
+
+
+def _waited_s(thread_id: int | None) -> float:
+    """For how long a thread has waited for a core that others used, seconds."""
+    return _statistics(thread_id)[1]
+
+
+def _statistics(thread_id: int | None) -> tuple[float, float]:
+    """For how long a thread has run on a core, and for how long it has waited for one, seconds."""
+    ran_ns, waited_ns, _ = _schedstat(thread_id).read_text().split()
+    return int(ran_ns) / 1e9, int(waited_ns) / 1e9
+
+
+def _schedstat(thread_id: int | None) -> Path:
+    return _TASKS / str(thread_id) / "schedstat"
+
+
+@contextmanager
+def _short_turns() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
