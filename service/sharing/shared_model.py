@@ -7,17 +7,16 @@ from typing import Any
 
 from loaders.errors import ModelError
 from loaders.handle import ModelHandle
+from loaders.signature import ImageInput
 from service.batching.cost_table import BestSize
 from service.batching.faults import text_of
 from service.batching.tickets import BatchInfo
 from service.lane_key import LaneKey
 from service.models.keeper import ModelKeeper
-from service.placement.cores import allowed_cores
-from service.placement.rule import PlacementMode
+from service.placement.front_end import FrontEndPlacement
 from service.recent import RecentBatches
 from service.runtime import Runtime
 from service.sharing.asking import Lane
-from service.sharing.cores import core_for, keep_to, works_without_interpreter
 from service.sharing.remote import RemoteBatcher
 
 
@@ -25,7 +24,7 @@ class SharedModel:
     """For `Runtime.share`: what stands behind a `RemoteBatcher`, and listens to it; see `AnyModels`.
 
     It also has this process run where the model's kind of rows is prepared best. address: where the owner listens.
-    slot: tells this front end from the others, see `service.sharing.cores`.
+    slot: tells this front end from the others, see `FrontEndPlacement`.
     """
 
     is_shared = True
@@ -33,8 +32,8 @@ class SharedModel:
     def __init__(self, runtime: Runtime, address: str, slot: int) -> None:
         self.runtime = runtime
         self._address = address
-        self._slot = slot
-        self._cores = allowed_cores()
+        self._placement = FrontEndPlacement(runtime.settings.thread_placement, slot)
+        runtime.thread_placement = self._placement.report
         self.recent = RecentBatches()
         self.is_ready = False
         self.load_error: BaseException | None = None
@@ -71,9 +70,8 @@ class SharedModel:
 
     def owner_has_loaded(self, model: ModelHandle, sample: Any | None) -> None:
         """The model can answer, for the first time or anew, and what its rows are is known."""
-        if self.runtime.settings.thread_placement is not PlacementMode.OFF:
-            everywhere = works_without_interpreter(model.input)
-            keep_to(self._cores if everywhere else [core_for(self._slot, self._cores)])
+        # Only pictures take long to prepare and leave Python to others meanwhile, so that more cores are of use.
+        self._placement.rows_are_known(prepares_beside_python=isinstance(model.input, ImageInput))
         self.keeper.adopt(model, sample)
         self.is_ready = True
 

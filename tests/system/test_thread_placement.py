@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -68,11 +72,57 @@ def test_auto_goes_by_what_warm_up_measured(start):
     assert server.predict([1.0, 2.0]).status_code == 200
     told, here = placement(server), list(masks(pid).values())
     if told["http_threads"] == "any core":  # the machine was too busy for a measurement
-        assert "was not measured" in told["reason"]
+        assert "too busy" in told["reason"]
+        assert told["to_be_measured"]["models"] == ["m/1"]
         assert here.count(ALL) == len(here)
     else:
         assert told["worker_thread"] == told["http_threads"]
         assert here.count({int(told["http_threads"].removeprefix("core "))}) >= 3
+
+
+@pytest.fixture
+def hogs() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Other programs that want every core all the time, several for each."""
+    command = [sys.executable, "-c", "while True: pass"]
+    running = [subprocess.Popen(command) for _ in range(4 * len(ALL))]
+    yield running
+    for process in running:
+        process.kill()
+        process.wait()
+
+
+def test_a_model_that_was_loaded_on_a_busy_machine_is_measured_when_that_is_quiet(start, hogs):
+    server = start(app="short_calls:app")
+    told = placement(server)
+    if told["to_be_measured"] is not None:
+        assert told["http_threads"] == "any core"
+        [line] = [line for line in server.text().splitlines() if "too busy" in line]
+        assert '"level":"warning"' in line
+    for process in hogs:
+        process.kill()
+        process.wait()
+    give_up_at = time.monotonic() + 30.0
+    while (told := placement(server))["to_be_measured"] is not None and time.monotonic() < give_up_at:
+        time.sleep(0.1)
+    assert server.predict([1.0, 2.0]).status_code == 200
+    if told["to_be_measured"] is None:
+        assert told["http_threads"].startswith("core ")
+        assert f"HTTP threads run on {told['http_threads']}" in server.text()
+    else:  # others use this machine all the time
+        assert told["to_be_measured"]["for_s"] > 1.0
+    assert server.stop() == 0
+
+
+def test_the_front_ends_of_one_model_tell_where_they_run(start):
+    server = start("-w", "2", MODEL_SHARING="one", app="short_calls:app")
+    told = {placement(server)["http_threads"] for _ in range(30)}
+    assert told <= {f"core {core}" for core in ALL}
+    assert placement(server)["worker_thread"] == "any core, in the process that owns the model"
+    assert "the threads of this front end run on core" in server.text()
+    pinned = [pid for pid in children(server.process.pid) if len(masks(pid)[str(pid)]) == 1]
+    assert len(pinned) == 2
+    for pid in pinned:
+        assert len({frozenset(mask) for mask in masks(pid).values()}) == 1, "all threads of a front end are together"
 
 
 def test_the_master_is_not_moved(start):
