@@ -31,6 +31,7 @@ from service.doctor.threads import (
 )
 from service.doctor.timeouts import check_timeouts
 from service.doctor.tracing import check_tracing
+from service.last_words import last_words
 from service.placement.cores import allowed_cores
 from service.settings import Settings, SettingsError, TracingMode, load_settings, misspelt_settings, read_dotenv
 
@@ -79,7 +80,7 @@ def examine(
     yield from _models(settings)
     yield from _installation()
     if has_to_load:
-        yield _loaded(settings)
+        yield from _loaded(settings)
 
 
 def _allowed(fault: str) -> str:
@@ -146,17 +147,24 @@ def _installation() -> Iterator[Finding]:
     yield from installed.check_import_names(directories, Path(__file__).parents[2])
 
 
-def _loaded(settings: Settings) -> Finding:
+def _loaded(settings: Settings) -> Iterator[Finding]:
+    from service.doctor.copies import check_copies
     from service.models.loading import load_configured_model
 
     if settings.model_path is None:
-        return ok("load", "only a model at MODEL_PATH is loaded here; jitney inspect loads any other")
+        yield ok("load", "only a model at MODEL_PATH is loaded here; jitney inspect loads any other")
+        return
     began = time.monotonic()
     try:
         handle: Any = load_configured_model(settings)
     except ModelError as fault:
-        return error("load", str(fault), f"jitney inspect {settings.model_path} when it is changed")
+        yield error("load", str(fault), f"jitney inspect {settings.model_path} when it is changed")
+        return
     try:
-        return ok("load", f"{handle.name} on {handle.device}, in {time.monotonic() - began:.1f} s")
+        yield ok("load", f"{handle.name} on {handle.device}, in {time.monotonic() - began:.1f} s")
+        if settings.warmup and (copies := check_copies(handle, settings)) is not None:
+            yield copies
+    except Exception as fault:  # whatever the model raises at its first batch
+        yield error("load", last_words(fault), f"jitney inspect {settings.model_path} runs it")
     finally:
         handle.close()

@@ -13,7 +13,7 @@ from service.models.metering import ModelMeter
 from service.models.spare_time import FIRST_S, Host, SpareTime
 from service.models.warmup import Predict
 from service.placement import samples
-from service.placement.rule import ModelCost, Unmeasured
+from service.placement.rule import ModelCost, Unmeasured, why_copies_gain_nothing
 from service.placement.threads import Placement, WorkerSeat
 from service.settings import Settings
 
@@ -129,6 +129,10 @@ class PlacedModels:
 
     def _known(self, meter: ModelMeter, cost: ModelCost) -> None:
         self.placement.model_costs(self._key(meter.model), cost)
+        instances = self._settings.model_instances
+        if instances > 1 and (why := why_copies_gain_nothing(cost)) is not None:
+            told = "MODEL_INSTANCES=%d gains nothing for model %s version %s: %s; MODEL_INSTANCES=1 serves no less"
+            _log.warning(told, instances, meter.model.name, meter.model.version, why)
 
     def _key(self, model: ModelHandle) -> Key:
         return self, model.name, model.version

@@ -134,5 +134,14 @@ def _place_of(cost: ModelCost) -> WorkerPlace:
     return WorkerPlace.FREE if is_beside_python else WorkerPlace.SHARED
 
 
+def why_copies_gain_nothing(cost: ModelCost) -> str | None:
+    """Why several worker threads, each with a copy of the model, serve no more than one; None where they may."""
+    call = cost.full
+    if call.cores > SEVERAL_CORES or call.gil_free_share >= GIL_FREE_SHARE:
+        return None
+    took_ms, kept = call.wall_s * 1000, 1 - call.gil_free_share
+    return f"a batch of it takes {took_ms:.2f} ms and keeps Python to itself for {kept:.0%} of that"
+
+
 def _nowhere(why: str) -> Choice:
     return Choice(False, WorkerPlace.FREE, why)

@@ -62,7 +62,11 @@ class Placement:
     @property
     def measures(self) -> bool:
         """Whether it matters what a model costs: if not, nothing need be measured."""
-        if self._mode is PlacementMode.OFF or len(self._cores) < 2 or self._instances > 1:
+        if len(self._cores) < 2:
+            return False
+        if self._instances > 1:
+            return True  # not to place threads, but to tell whether copies are of use
+        if self._mode is PlacementMode.OFF:
             return False
         return self._mode is PlacementMode.PIN or not self._has_other_work
 

@@ -387,6 +387,32 @@ def test_a_model_for_which_no_row_can_be_made_up_is_never_measured(costs):
     assert placement.told == [("costs", Unmeasured.NEVER)]
 
 
+def test_copies_that_keep_python_to_themselves_are_told_of(costs, caplog):
+    handle = ModelHandle.from_callable(lambda rows: [0] * len(rows), name="m", input=ROW, is_thread_safe=True)
+    placement = Watched(instances=2)
+    with started(costs, placement, handle, model_instances=2):
+        pass
+    [line] = [record for record in caplog.records if "gains nothing" in record.getMessage()]
+    assert line.levelname == "WARNING"
+    assert line.getMessage().startswith("MODEL_INSTANCES=2 gains nothing for model m version 1")
+    assert not placement.choice.on_one_core
+    caplog.clear()
+    costs.share = 0.9
+    with started(costs, Watched(instances=2), handle, model_instances=2):
+        pass
+    assert "gains nothing" not in caplog.text
+
+
+def test_copies_are_told_of_when_they_could_be_measured_later(costs, caplog):
+    handle = ModelHandle.from_callable(lambda rows: [0] * len(rows), name="m", input=ROW, is_thread_safe=True)
+    costs.busy = True
+    with started(costs, Watched(instances=2), handle, model_instances=2) as app:
+        assert "too busy" not in caplog.text, "nothing would be placed anyway"
+        costs.busy = False
+        wait_until_measured(app)
+    assert "MODEL_INSTANCES=2 gains nothing" in caplog.text
+
+
 def test_a_service_that_stops_is_not_held_up_by_what_is_to_be_measured(costs):
     costs.busy = True
     with started(costs, Watched()) as app:

@@ -15,6 +15,7 @@ from service.placement.rule import (
     Unmeasured,
     WorkerPlace,
     choose,
+    why_copies_gain_nothing,
 )
 
 AUTO, OFF, PIN = PlacementMode.AUTO, PlacementMode.OFF, PlacementMode.PIN
@@ -127,3 +128,10 @@ def test_several_worker_threads_stay_free_and_that_is_told():
 )
 def test_a_choice_is_makeshift_where_a_measurement_may_change_it(mode, costs, instances, is_makeshift):
     assert choose(mode, 2, costs, instances=instances).is_makeshift is is_makeshift
+
+
+def test_copies_gain_nothing_where_calls_keep_python_to_themselves():
+    why = why_copies_gain_nothing(cost(call_s=0.001, share=0.1))
+    assert why == "a batch of it takes 1.00 ms and keeps Python to itself for 90% of that"
+    assert why_copies_gain_nothing(cost(share=GIL_FREE_SHARE)) is None
+    assert why_copies_gain_nothing(cost(cores=SEVERAL_CORES * 1.1)) is None
