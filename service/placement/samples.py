@@ -17,6 +17,9 @@ SWITCH_INTERVAL_S = 0.0002
 
 _TASKS = Path("/proc/self/task")
 
+# What makes a clock of a thread's number: the time that one thread has been scheduled. Source: linux/posix-timers.h.
+_PER_THREAD, _SCHEDULED = 4, 2
+
 
 class Alone(NamedTuple):
     """Calls with nothing beside them. `waited_s`: for how long their thread waited for a core. `others_s`: what other
@@ -103,11 +106,9 @@ class _Rival:
         self.waited_s = self.waits_s()
 
     def ran_s(self) -> float:
-        """For how long it has computed, and so had the interpreter, to this moment; seconds. By its own clock, since
-        the system's statistics of a thread that runs are as old as its last tick.
-        """
-        assert self.thread.ident is not None
-        return time.clock_gettime(time.pthread_getcpuclockid(self.thread.ident))
+        """For how long it has computed, and so had the interpreter, to this moment; seconds."""
+        assert self.thread.native_id is not None
+        return _computed_s(self.thread.native_id)
 
     def waits_s(self) -> float:
         """For how long it has waited for a core, up to when it last got one; seconds."""
@@ -115,26 +116,30 @@ class _Rival:
 
 
 def _others_s(rival: threading.Thread | None = None) -> float:
-    """For how long the other threads of Python's have computed so far, seconds; up to their last tick, if they run."""
+    """For how long the other threads of Python's have computed so far, seconds."""
     main, total_s = threading.main_thread(), 0.0
     for thread in threading.enumerate():
         if thread not in (threading.current_thread(), rival):
-            # Of a thread that lived through a fork it is the id in the parent. Others may have ended by now.
+            # Of a thread that lived through a fork it is the id in the parent. Others may not run yet, or have ended.
             thread_id = os.getpid() if thread is main else thread.native_id
             with suppress(OSError):
-                total_s += _statistics(thread_id)[0]
+                total_s += 0.0 if thread_id is None else _computed_s(thread_id)
     return total_s
 
 
+def _computed_s(thread_id: int) -> float:
+    """For how long a thread has run on a core, to this moment, seconds. By its clock: the statistics are as old
+    as the last tick of a thread that runs, and to read those of all threads takes longer than a sample.
+
+    Raises OSError when there is no such thread any more.
+    """
+    return time.clock_gettime((~thread_id << 3) | _PER_THREAD | _SCHEDULED)
+
+
 def _waited_s(thread_id: int | None) -> float:
-    """For how long a thread has waited for a core that others used, seconds."""
-    return _statistics(thread_id)[1]
-
-
-def _statistics(thread_id: int | None) -> tuple[float, float]:
-    """For how long a thread has run on a core, and for how long it has waited for one, seconds."""
-    ran_ns, waited_ns, _ = _schedstat(thread_id).read_text().split()
-    return int(ran_ns) / 1e9, int(waited_ns) / 1e9
+    """For how long a thread has waited for a core that others used, up to when it last got one; seconds."""
+    _, waited_ns, _ = _schedstat(thread_id).read_text().split()
+    return int(waited_ns) / 1e9
 
 
 def _schedstat(thread_id: int | None) -> Path:

@@ -128,7 +128,7 @@ def test_samples_of_several_steps_count_together():
 
 def test_no_sample_is_begun_when_somebody_waits():
     calls: list[int] = []
-    meter = CallMeter(lambda: calls.append(1))
+    meter = CallMeter(lambda: calls.append(1), has_own_threads=False)  # those of other tests may compute still
     answers = iter([True, False, False])
     assert not meter.step(lambda: next(answers)), "half a pair is none"
     seen = len(calls)
@@ -154,6 +154,14 @@ def test_another_thread_of_python_disturbs_a_sample(beside_the_sample):
         ended.set()
         other.join()
     assert sample.others_s > OTHERS * sample.wall_s
+
+
+def test_threads_that_run_no_more_or_not_yet_disturb_no_sample(monkeypatch):
+    over, to_come = threading.Thread(target=int), threading.Thread(target=int)
+    over.start()
+    over.join()
+    monkeypatch.setattr(threading, "enumerate", lambda: [threading.current_thread(), over, to_come])
+    assert samples.alone(in_python, 1).others_s == 0.0
 
 
 def test_the_interpreter_is_left_as_it_was_also_by_a_call_that_fails():
