@@ -15,7 +15,7 @@ from service.batching.inbox import DrainedQueue
 from service.batching.lanes import Lanes
 from service.batching.listeners import BatchListener, Listeners, OnOrigins
 from service.batching.one_shot import OneShotEvent
-from service.batching.policy import BatchPolicy, Company, nobody
+from service.batching.policy import BatchPolicy, Company, nobody, side_by_side
 from service.batching.schedulers import Scheduler, make_scheduler
 from service.batching.status import BatcherStatus
 from service.batching.threads import WorkerThreads
@@ -44,6 +44,8 @@ class ThreadedBatcher:
     thread, whose rows each batch held: for each row the `origin` that its request gave to `ask`.
     `on_the_way()`: how many requests a server has received and not announced yet; for them the eager policy lets a free
     worker wait, a few milliseconds at most (`policy.UNREAD_WAIT_S`). Asked on the worker thread; it must not block.
+    `is_pipelined(key)`: whichever thread calls `predict`, such batches run one after the other, as on a GPU; another of
+    several `instances` takes the next one when it is full, or the first is back. Asked on the worker thread.
     `clock` and `inbox` are for tests.
 
     Use it as a context manager, or call `start` and `close`; once closed it stays closed. It belongs to the process
@@ -71,6 +73,7 @@ class ThreadedBatcher:
         listener: BatchListener | None = None,
         on_origins: OnOrigins | None = None,
         on_the_way: Callable[[], int] = nobody,
+        is_pipelined: Callable[[Any], bool] = side_by_side,
         name: str = "jitney",
         clock: Callable[[], float] = time.monotonic,
         inbox: Inbox | None = None,
@@ -107,6 +110,7 @@ class ThreadedBatcher:
             on_start=on_start,
             on_stop=on_stop,
             padded_length=padded_length,
+            is_pipelined=is_pipelined,
             clock=clock,
         )
         self._start_lock = threading.Lock()  # held for a start: a close during one waits for the threads to be there

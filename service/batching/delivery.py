@@ -30,7 +30,7 @@ class Delivery:
 
     Batches that are delivered at the same time may hold rows of one request. The lock guards what they have in common:
     the outcomes of tickets, `row_s` and `last_batch_at`; it is held for additions only. `lessons`: of batches that ran
-    well, for whoever has the scheduler; empty where it learns nothing.
+    well and waited for no other one's device, for whoever has the scheduler; empty where it learns nothing.
 
     *Thread:* any worker's.
     """
@@ -74,7 +74,7 @@ class Delivery:
             self.ceiling.succeeded(len(rows))
         self._answer(batch, outcomes, info)
         errors = list(outcomes.errors.values())
-        if self._learns and outcomes.runs == 1 and not errors:
+        if self._learns and outcomes.runs == 1 and not errors and not batch.is_behind:
             self.lessons.append((batch.lane, info.size, info.padded_length, info.model_s))
         self._listeners.batch(batch, info, errors)
 

@@ -42,12 +42,14 @@ class Instance:
     """What one worker thread is doing; only that thread writes, any may read.
 
     `batch`: what it has taken out of the queue and is not done with. `busy_since`: clock reading at which it called the
-    model; None while it is not in there.
+    model; None while it is not in there. `is_ahead`: others' batches would queue behind this one, which is for a
+    pipelined model and has not come back.
     """
 
     number: int
     batch: Batch | None = None
     busy_since: float | None = None
+    is_ahead: bool = False
 
 
 class Instances:
@@ -101,6 +103,11 @@ class Instances:
     def idle(self) -> int:
         """How many have no batch."""
         return sum(one.batch is None for one in self._all)
+
+    @property
+    def one_is_ahead(self) -> bool:
+        """Whether a batch for a pipelined model has been taken and has not come back."""
+        return any(one.is_ahead for one in self._all)
 
     @property
     def busy(self) -> int:

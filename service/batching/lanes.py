@@ -24,6 +24,9 @@ MAX_PASSES = 16
 # How long a request lets those of higher priority go first, seconds.
 PATIENCE_S = 1.0
 
+# Why a batch leaves that further rows might have joined.
+_SHORT = frozenset({FlushReason.LATENCY, FlushReason.IDLE})
+
 
 Turns = OrderedDict[Ticket, None]
 """The requests of one priority, in the order in which they have their turn; `levels[priority - 1]` of a lane."""
@@ -180,6 +183,10 @@ class Lane:
         ticket.unserved = 0
 
 
+def _never(lane: Lane) -> bool:  # noqa: ARG001
+    return False
+
+
 def _check_selection(positions: Sequence[int], waiting: Sequence[Row], limits: BatchLimits) -> None:
     """Hold a scheduler to its promise: a wrong choice must never lose or double a row."""
     if len(positions) == 1 and 0 <= positions[0] < len(waiting):
@@ -231,17 +238,13 @@ class Lanes:
             # here, but not another lane; the worst is that its rows find no company.
             self._by_name.pop(lane.name, None)
 
-    def oldest(self) -> Ticket | None:
-        """The request that has waited longest."""
-        waiting = [ticket for lane in self._lanes if (ticket := lane.oldest()) is not None]
-        return min(waiting, key=lambda ticket: ticket.enqueued_at, default=None)
-
-    def due_at(self, patience_s: float) -> float | None:
+    def due_at(self, patience_s: float, is_behind: Callable[[Lane], bool] = _never) -> float | None:
         """When the next row has waited for company long enough (clock reading, may have passed); None when nothing
-        waits.
+        waits but in lanes that are behind, see `ready`.
         """
-        oldest = self.oldest()
-        return None if oldest is None else oldest.enqueued_at + patience_s
+        waiting = [lane.oldest() for lane in self._lanes if not is_behind(lane)]
+        admitted = [ticket.enqueued_at for ticket in waiting if ticket is not None]
+        return min(admitted) + patience_s if admitted else None
 
     def ready(
         self,
@@ -250,13 +253,19 @@ class Lanes:
         *,
         draining: bool,
         patience_s: float,
-        is_enough: Callable[[Lane], bool] = lambda lane: False,  # noqa: ARG005
+        is_enough: Callable[[Lane], bool] = _never,
+        is_behind: Callable[[Lane], bool] = _never,
     ) -> tuple[Lane, FlushReason] | None:
         """The lane that sends a batch now and why: of those that may, the one with the highest priority at its front;
         among equals the one whose front row queued first. `patience_s`: how long rows wait for company at present (see
         `Company`). `is_enough`: whether a lane need not wait for more rows.
+
+        `is_behind`: whether a batch of the lane would only queue behind another one at its device, so that its rows may
+        as well wait for company here. Such a lane sends no batch that is short, unless another one that is behind too
+        would pass it.
         """
         best: tuple[tuple[Priority, float], Lane, FlushReason] | None = None
+        short: tuple[tuple[Priority, float], Lane, FlushReason] | None = None
         for lane in self._lanes:
             lane.promote(now)
             # Lanes are nearly in the order of their turns, so that of many only the first are judged in full.
@@ -265,10 +274,17 @@ class Lanes:
             if best is not None and turn >= best[0]:
                 continue
             reason = self._reason(lane, now, limits, draining=draining, patience_s=patience_s)
-            if reason is None and is_enough(lane):
-                reason = FlushReason.ENOUGH
-            if reason is not None:
+            waits_on = reason in _SHORT and is_behind(lane)
+            if (reason is None or waits_on) and is_enough(lane):
+                reason, waits_on = FlushReason.ENOUGH, False
+            if reason is None:
+                continue
+            if not waits_on:
                 best = (turn, lane, reason)
+            elif short is None or turn < short[0]:
+                short = (turn, lane, reason)
+        if best is not None and short is not None and short[0] < best[0] and is_behind(best[1]):
+            return short[1:]
         return None if best is None else best[1:]
 
     def _reason(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -21,6 +21,11 @@ class BatchPolicy(StrEnum):
 def nobody() -> int:
     """What a program without a server of its own knows of requests that are still to come."""
     return 0
+
+
+def side_by_side(key: Hashable) -> bool:  # noqa: ARG001
+    """What a batcher takes for granted of models: that several threads can run their batches at the same time."""
+    return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,11 +204,15 @@ class Ticket:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Rows that a worker thread has taken out of the queue to run them together; all are of one lane."""
+    """Rows that a worker thread has taken out of the queue to run them together; all are of one lane.
+
+    `is_behind`: it queues behind another batch at its device, so that its time is not its own.
+    """
 
     lane: LaneName
     rows: list[Row]
     reason: FlushReason
+    is_behind: bool = False
 
 
 def requests_of(rows: Sequence[Row]) -> str:

@@ -17,7 +17,7 @@ from service.batching.instances import Instance, Instances
 from service.batching.isolation import run_isolated
 from service.batching.lanes import Lane, Lanes
 from service.batching.listeners import Listeners, tell
-from service.batching.policy import BatchLimits
+from service.batching.policy import BatchLimits, side_by_side
 from service.batching.schedulers import LearningScheduler, Scheduler
 from service.batching.tickets import Batch, Job, Row, Ticket, requests_of
 from service.errors import SchedulerFailed
@@ -35,7 +35,9 @@ class StartFailed(Exception):
 class Worker:
     """Everything that the worker threads do; `run` is the body of each.
 
-    `predict(key, payloads)` calls the model. `job_since` is a clock reading for the health report.
+    `predict(key, payloads)` calls the model. `is_pipelined(key)`: its batches run one after the other, whichever thread
+    has them, so that with one of them in the model another thread takes the next only when it is full. `job_since` is a
+    clock reading for the health report.
 
     One thread at a time is the leader: it waits at the inbox, does jobs, and chooses batches. Inbox, lanes, jobs and
     scheduler are its own, and need no other lock. With a batch in its hands it lets the next thread lead, and calls the
@@ -57,6 +59,7 @@ class Worker:
         on_start: Callable[[], None] | None = None,
         on_stop: Callable[[], None] | None = None,
         padded_length: Callable[[Hashable, int], int] | None = None,
+        is_pipelined: Callable[[Hashable], bool] = side_by_side,
         clock: Callable[[], float],
     ) -> None:
         self._admission = admission
@@ -69,6 +72,7 @@ class Worker:
         self._listeners = listeners
         self._on_start = on_start
         self._on_stop = on_stop
+        self._is_pipelined = is_pipelined
         self._clock = clock
         self.instances = Instances(instances)
         self.delivery = Delivery(
@@ -181,11 +185,21 @@ class Worker:
             self._patience_s = 0.0
             return
         self._job_was_last = False
+        self._choose(mine, company_s)
+
+    def _choose(self, mine: Instance, company_s: float) -> None:
+        """Take a batch, if one may leave; otherwise find out for how long none may."""
         # The inbox is drained before the clock is read: reading it first would judge a backlog by a stale time.
         now = self._clock()
         if self._admission.abandons != self._seen_abandons:
             self._seen_abandons = self._admission.abandons
             self._lanes.drop_expired(now)
+        # Once for all lanes, and after the inbox was drained: of a batch that comes back later a message will tell.
+        one_is_ahead = self.instances.one_is_ahead
+
+        def is_behind(lane: Lane) -> bool:
+            return one_is_ahead and self._is_pipelined(lane.key)
+
         limits = BatchLimits(self.effective_max_batch_size, self._max_batch_tokens)
         ready = self._lanes.ready(
             now,
@@ -193,24 +207,32 @@ class Worker:
             draining=self._draining,
             patience_s=company_s,
             is_enough=lambda lane: self._is_enough(lane, limits),
+            is_behind=is_behind,
         )
         if ready is None:
-            self._patience_s = 0.0 if self._jobs else self._patience(now, company_s)
+            self._patience_s = 0.0 if self._jobs else self._patience(now, company_s, is_behind)
             return
         lane, reason = ready
         rows = self._claim(lane, self._share(lane, limits))
         self._lanes.tidy(lane)
         if rows:
-            mine.batch = Batch(lane.name, rows, reason)
+            mine.batch = Batch(lane.name, rows, reason, is_behind(lane))
+            mine.is_ahead = self._is_shared(lane)
         # When nothing is left, another look before the next wait would be in vain.
         self._patience_s = 0.0 if self._lanes or self._jobs else IDLE_WAIT_S
 
     def _share(self, lane: Lane, limits: BatchLimits) -> BatchLimits:
-        """The limits of the next batch: it leaves rows to the other threads that have nothing to do meanwhile."""
+        """The limits of the next batch: it leaves rows to the other threads that have nothing to do meanwhile, unless
+        their batch would only run after this one.
+        """
         idle = self.instances.idle
-        if idle < 2:
+        if idle < 2 or self._is_shared(lane):
             return limits
         return BatchLimits(min(limits.max_rows, max(1, -(-lane.rows // idle))), limits.max_tokens)
+
+    def _is_shared(self, lane: Lane) -> bool:
+        """Whether batches of several threads follow each other through the one copy of the lane's model."""
+        return len(self.instances) > 1 and self._is_pipelined(lane.key)
 
     def _learn(self) -> None:
         """Let the scheduler hear what batches took, whichever thread ran them."""
@@ -228,11 +250,11 @@ class Worker:
             log_error(_log, logging.ERROR, "the scheduler failed to tell whether rows are enough", error=error)
             return False
 
-    def _patience(self, now: float, company_s: float) -> float:
+    def _patience(self, now: float, company_s: float, is_behind: Callable[[Lane], bool]) -> float:
         """How long the worker may wait for a message when no batch may leave yet, seconds; never below zero, because
-        a lane that is due is ready.
+        a lane that is due is ready, or behind: and then a message tells when it is not any more.
         """
-        due_at = self._lanes.due_at(company_s)
+        due_at = self._lanes.due_at(company_s, is_behind)
         return IDLE_WAIT_S if due_at is None else min(IDLE_WAIT_S, due_at - now)
 
     def _receive(self) -> float:
@@ -317,8 +339,17 @@ class Worker:
         )
         ended_at = self._clock()
         mine.busy_since = None
+        self._let_next_pass(mine)
         self.delivery.deliver(batch, outcomes, started_at, ended_at)
         self.instances.done(mine)
         # An error of the model keeps this frame alive, and its caller keeps the error. The frame lets go of both the
         # rows and their errors here, or they would keep each other until the garbage collector comes.
         del batch, outcomes
+
+    def _let_next_pass(self, mine: Instance) -> None:
+        """The device is done with the batch: whoever leads may have rows that waited for that. *In this order*: a
+        leader that takes the message sees that the batch is not ahead any more.
+        """
+        if mine.is_ahead:
+            mine.is_ahead = False
+            self._inbox.put(Signal.WAKE)
