@@ -50,6 +50,11 @@ class ModelHandle:
         if not isinstance(self.is_thread_safe, bool):
             raise TypeError(f"is_thread_safe={self.is_thread_safe!r}: must be True or False")
 
+    @property
+    def is_pipelined(self) -> bool:
+        """Whether batches of several threads follow each other in it: they share it, and it has one device."""
+        return self.is_thread_safe and self.device != "cpu"
+
     def predict_batch(self, rows: Sequence[Any], parameters: Mapping[str, Any] | None = None) -> list[Any]:
         """One result per row, in the order of `rows`; whatever the model raises comes through.
 

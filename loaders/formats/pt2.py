@@ -56,6 +56,7 @@ class Pt2Loader:
             device=device,
             metadata={**metadata, "score_counts": score_counts(_output_shapes(program))},
             release=predict.close,
+            is_thread_safe=device != "cpu",  # there a `CudaPipeline` runs it
         )
 
 

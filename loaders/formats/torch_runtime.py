@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,9 @@ from numpy.typing import NDArray
 from loaders.dependencies import require
 from loaders.devices import compute_threads, resolve_device
 from loaders.formats.chunks import BatchRange
+from loaders.formats.cuda_pipeline import CudaPipeline
 from loaders.formats.rows import rows_by_name
+from loaders.formats.torch_outputs import to_numpy
 
 # Operators that behave differently in training, with the position of their `training` argument.
 # Source: torch's native_functions.yaml.
@@ -52,32 +55,20 @@ def numpy_name(dtype: Any) -> str:
     return name if name in {"float16", "float64"} else "float32"
 
 
-def to_device(array: NDArray[Any], torch: ModuleType, device: str) -> Any:
-    """`array` as a tensor on the device.
+class Run(Protocol):
+    """Calls `compute` with the arrays as tensors on the device, and gives what comes of it as `to_numpy` does."""
 
-    On a GPU it goes through page-locked memory, from which the card copies by itself while Python goes on; the model
-    runs behind that copy in the same stream, so it never sees half of it.
-    """
-    tensor = torch.from_numpy(array)
-    return tensor if device == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
+    def __call__(self, compute: Callable[..., Any], *arrays: NDArray[Any]) -> Any: ...
 
 
-def to_numpy(output: Any, torch: ModuleType) -> Any:
-    """A tensor as an array of its own on the CPU; lists, tuples and dictionaries of them likewise.
+def run_on(torch: ModuleType, device: str) -> Run:
+    """What runs a module on the device; on a card for several threads at once, elsewhere for one at a time."""
+    return partial(_run_here, torch) if device == "cpu" else CudaPipeline(torch, device)
 
-    The half types become float32: NumPy has no bfloat16, and what is computed on has to be exact from here on.
-    """
-    if isinstance(output, torch.Tensor):
-        tensor = output.detach().to_dense() if output.layout is not torch.strided else output.detach()
-        if tensor.dtype in (torch.bfloat16, torch.float16):
-            tensor = tensor.float()
-        # A copy, as the tensor may be a buffer that the model writes to again in the next batch.
-        return np.array(tensor.cpu().numpy())
-    if isinstance(output, Mapping):
-        return {str(key): to_numpy(value, torch) for key, value in output.items()}
-    if isinstance(output, list | tuple):
-        return [to_numpy(value, torch) for value in output]
-    return output
+
+def _run_here(torch: ModuleType, compute: Callable[..., Any], *arrays: NDArray[Any]) -> Any:
+    with torch.inference_mode():
+        return to_numpy(compute(*map(torch.from_numpy, arrays)), torch)
 
 
 def free(torch: ModuleType, device: str) -> None:
@@ -98,6 +89,7 @@ class ArrayModule:
         self._torch = torch
         self._module = module
         self._device = device
+        self._run_on = run_on(torch, device)
         self._dtype = dtype
         self._range = rows or BatchRange()
 
@@ -118,12 +110,12 @@ class ArrayModule:
         free(self._torch, self._device)
 
     def _run(self, batch: NDArray[Any]) -> Any:
-        with self._torch.inference_mode():
-            tensor = to_device(batch, self._torch, self._device)
-            if self._dtype is not None and tensor.is_floating_point():
-                tensor = tensor.to(self._dtype)
-            output = to_numpy(self._module(tensor), self._torch)
+        output = self._run_on(self._compute, batch)
         return dict(_by_name(output, "")) if isinstance(output, dict | list) else output
+
+    def _compute(self, tensor: Any) -> Any:
+        is_cast = self._dtype is not None and tensor.is_floating_point()
+        return self._module(tensor.to(self._dtype) if is_cast else tensor)
 
 
 def _by_name(output: Any, name: str) -> Iterator[tuple[str, Any]]:

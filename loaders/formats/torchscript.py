@@ -47,6 +47,7 @@ class TorchScriptLoader:
             device=device,
             metadata=metadata,
             release=predict.close,
+            is_thread_safe=device != "cpu",  # there a `CudaPipeline` runs it
         )
 
 

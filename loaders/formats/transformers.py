@@ -14,12 +14,15 @@ import numpy as np
 from loaders.dependencies import require
 from loaders.errors import ModelLoadError
 from loaders.formats.text import mean_pooled, pad, text_input
-from loaders.formats.torch_runtime import declared_dtype, free, to_device, to_numpy, torch_on
+from loaders.formats.torch_runtime import declared_dtype, free, run_on, torch_on
 from loaders.handle import ModelHandle
 from loaders.signature import EncodedText, OutputSpec, TextInput
 
 # Nothing is fetched, no code of the directory is run, and weights come from safetensors only.
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
+
+# What a model is given of a batch; the last only where it takes it.
+_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 class TransformersLoader:
@@ -77,6 +80,7 @@ class TransformersLoader:
             metadata={**metadata, "score_counts": (config.num_labels,)} if classifies else metadata,
             warnings=() if classifies else _pooling_notes(path),
             release=predict.close,
+            is_thread_safe=device != "cpu",  # there a `CudaPipeline` runs it
         )
 
 
@@ -96,6 +100,7 @@ class _Texts:
         self._torch = torch
         self._model = model
         self._device = device
+        self._run_on = run_on(torch, device)
         self._text = text
         self._pad_id = pad_id
         self._takes_segments = takes_segments
@@ -106,17 +111,17 @@ class _Texts:
         """(rows, classes) scores, (rows,) numbers of a regression, or (rows, width) embeddings of length 1; float32."""
         length = self._text.padded_length(max(len(row.ids) for row in rows))
         ids, mask = pad(rows, length, self._pad_id)
-        tensors = {"input_ids": ids, "attention_mask": mask}
-        if self._takes_segments:
-            tensors["token_type_ids"] = np.zeros_like(ids)
-        with self._torch.inference_mode():
-            on_device = {key: to_device(array, self._torch, self._device) for key, array in tensors.items()}
-            output = self._model(**on_device)
-            if not self._classifies:
-                return mean_pooled(to_numpy(output.last_hidden_state, self._torch), mask)
-            scores = output.logits.sigmoid() if self._independent_labels else output.logits
-            scores = to_numpy(scores, self._torch)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
+        segments = [np.zeros_like(ids)] if self._takes_segments else []
+        result = self._run_on(self._compute, ids, mask, *segments)
+        if not self._classifies:
+            return mean_pooled(result, mask)
+        return result[:, 0] if result.shape[1] == 1 else result
+
+    def _compute(self, *tensors: Any) -> Any:
+        output = self._model(**dict(zip(_INPUTS, tensors, strict=False)))
+        if not self._classifies:
+            return output.last_hidden_state
+        return output.logits.sigmoid() if self._independent_labels else output.logits
 
     def close(self) -> None:
         """Free the model and its device memory."""

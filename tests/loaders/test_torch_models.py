@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from loaders import DeviceError, ImageInput, MissingDependencyError, ModelLoadError, TensorInput, load_model
-from loaders.formats.torch_runtime import free, to_numpy, torch_on
+from loaders.formats.torch_outputs import to_numpy
+from loaders.formats.torch_runtime import free, torch_on
 
 
 def traced(path: Path, module: Any, *example: torch.Tensor) -> Path:

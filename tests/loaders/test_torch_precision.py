@@ -1,11 +1,10 @@
-"""Reduced precision, compilation and the way to a GPU, for the formats that run on torch."""
+"""Reduced precision and compilation, for the formats that run on torch."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import pytest
 import torch
 
 from loaders import BundleError, ModelHandle, ModelLoadError, TensorInput, TextInput, load_model
-from loaders.formats.torch_runtime import to_device, to_numpy
+from loaders.formats.torch_outputs import to_numpy
 from service.outputs import present
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -133,34 +132,6 @@ def test_a_compiled_text_model_answers_as_the_plain_one_at_every_size(
         np.testing.assert_allclose(handle.predict_batch(rows), plain.predict_batch(rows), atol=1e-5)
     handle.close()
     torch.compiler.reset()
-
-
-class FakeTensor:
-    """Records what is done with it."""
-
-    def __init__(self, calls: list[Any]) -> None:
-        self.calls = calls
-
-    def pin_memory(self) -> FakeTensor:
-        self.calls.append("pinned")
-        return self
-
-    def to(self, device: str, **options: Any) -> FakeTensor:
-        self.calls.append((device, options))
-        return self
-
-
-def test_rows_go_to_a_gpu_through_page_locked_memory_without_blocking() -> None:
-    calls: list[Any] = []
-    fake: Any = SimpleNamespace(from_numpy=lambda array: FakeTensor(calls))
-    to_device(np.ones(2), fake, "cuda:1")
-    assert calls == ["pinned", ("cuda:1", {"non_blocking": True})]
-
-
-def test_rows_on_a_cpu_are_not_copied() -> None:
-    array = np.ones(3, np.float32)
-    to_device(array, torch, "cpu")[0] = 5
-    assert array[0] == 5
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
