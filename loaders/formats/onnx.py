@@ -19,6 +19,7 @@ from loaders.formats.onnx_columns import OnnxColumns, are_columns, columns_input
 from loaders.formats.onnx_external import external_files
 from loaders.formats.onnx_outputs import AskedOutputs
 from loaders.formats.onnx_text import TOKEN_INPUTS, OnnxTexts, onnx_texts
+from loaders.formats.onnx_turns import SessionInTurns
 from loaders.handle import ModelHandle
 from loaders.signature import InputSpec, OutputSpec, TabularInput, TensorInput, TextInput
 
@@ -45,6 +46,8 @@ class OnnxLoader:
         onnxruntime = require("onnxruntime", extra="onnx")
         device = str(metadata.get("device", "auto"))
         session, device = _session(onnxruntime, path, device, metadata.get("instances", 1))
+        if device != "cpu":
+            session = SessionInTurns(session)
         inputs = session.get_inputs()
         for value in inputs:
             if value.type not in _NUMPY_NAME:
@@ -84,6 +87,7 @@ class OnnxLoader:
             device=device,
             metadata={**metadata, **told, **_told(session.get_outputs(), scored)},
             release=predict.close,
+            is_thread_safe=device != "cpu",
         )
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import sys
+import threading
 import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from model_makers import Digits, linear_onnx, make_tokenizer, token_onnx, value_onnx
+from support.callers import Callers
+from support.models import GUARD_S
+from support.parking import GRACE_S, Parking
 
 from loaders import (
     DeviceError,
@@ -290,6 +295,49 @@ def test_the_device_is_the_one_that_the_session_really_uses(
 def test_a_gpu_that_is_not_there_is_an_error(available: list[str], reason: str) -> None:
     with pytest.raises(DeviceError, match=reason):
         _session(Runtime(available, [CPU]), Path("m.onnx"), "cuda")
+
+
+class OnCard:
+    """A real session that says it runs on a card; the first run stops half-way."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+        self.parking = Parking()
+        self.runs = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def get_providers(self) -> list[str]:
+        return [CUDA, CPU]
+
+    def run(self, outputs: Any, feed: Any) -> Any:
+        self.runs += 1
+        if self.runs == 1:
+            self.parking.stop_here()
+            assert self.runs == 1, "another batch came in"
+        return self._real.run(outputs, feed)
+
+
+def test_a_session_on_a_card_is_shared_by_threads_and_runs_one_batch_at_a_time(
+    digits_onnx: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = OnCard(onnxruntime.InferenceSession(str(digits_onnx)))
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [CUDA, CPU])
+    monkeypatch.setattr(onnxruntime, "InferenceSession", lambda path, **options: session)
+    handle = OnnxLoader().load(digits_onnx, name="m", version="1", metadata={"device": "cuda"})
+    assert handle.is_pipelined
+    rows, callers = [np.ones(64, np.float32)], Callers()
+    callers.start(lambda: handle.predict_batch(rows))
+    assert session.parking.parked.wait(GUARD_S)
+    callers.start(lambda: handle.predict_batch(rows * 3))
+    assert not threading.Event().wait(GRACE_S)
+    session.parking.go.set()
+    assert [len(outcome) for outcome in callers.finish()] == [1, 3]
+
+
+def test_a_session_on_a_cpu_has_copies_instead(digits_onnx: Path) -> None:
+    assert not OnnxLoader().load(digits_onnx, name="m", version="1", metadata={"device": "cpu"}).is_thread_safe
 
 
 def test_threads_are_counted_and_do_not_spin() -> None:
