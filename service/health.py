@@ -12,6 +12,7 @@ from service.batching.cost_table import BestSize
 from service.batching.faults import text_of
 from service.batching.status import BatcherStatus
 from service.errors import NotReady, UnknownModel
+from service.models.copies import copies_of
 from service.models.keeper import KnownVersion, ModelState
 from service.runtime import Runtime
 from service.settings import Settings
@@ -47,6 +48,8 @@ def readiness(runtime: Runtime) -> tuple[bool, dict[str, Any]]:
         body["best_batches"] = [_best_batch(best) for best in learnt]
     if status is not None and status.instances > 1:
         body["instances"] = {"count": status.instances, "busy": status.busy_instances}
+        if model is not None:
+            body["instances"]["copies"] = copies_of(model)
     if runtime.thread_placement is not None:
         body["thread_placement"] = runtime.thread_placement()
     return not reasons, body

@@ -26,6 +26,11 @@ def plain_lane(model: ModelHandle) -> LaneName:
     return LaneName(LaneKey(model, (), ()))
 
 
+def is_pipelined(key: LaneKey) -> bool:
+    """Whether batches of the model run one after the other, whichever worker thread has them."""
+    return key.model.is_pipelined
+
+
 def padded_length(key: LaneKey, longest: int) -> int:
     """To what length the model pads a batch whose longest row has `longest` tokens."""
     spec = key.model.input

@@ -53,15 +53,16 @@ def check_workers(values: GunicornValues, sharing: ModelSharing = ModelSharing.C
 
 
 def check_instances(settings: Settings, cpus: int, workers: int) -> Finding:
-    """The copies of each model against the CPUs, and against a device that all of them would share."""
+    """The worker threads, and the copies of each model, against the CPUs or the one device that they share."""
     instances = settings.model_instances
     if instances == 1:
         return ok("MODEL_INSTANCES", "one worker thread owns the model of a process")
     if settings.device.startswith("cuda"):
-        found = (
-            f"{instances} copies of each model on {settings.device}, which runs one batch after the other all the same"
-        )
-        return warning("MODEL_INSTANCES", found, "MODEL_INSTANCES=1")
+        if instances > 2:
+            found = f"{instances} worker threads, but while {settings.device} computes one batch, one thread prepares"
+            return warning("MODEL_INSTANCES", found, "MODEL_INSTANCES=2")
+        found = f"while {settings.device} computes one batch, another thread prepares the next"
+        return ok("MODEL_INSTANCES", found)
     owners = 1 if settings.model_sharing is ModelSharing.ONE else workers
     if instances * owners > cpus:
         found = f"{instances * owners} copies of each model that compute at the same time, and {cpus} CPUs"

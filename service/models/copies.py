@@ -45,7 +45,7 @@ class Copies:
 
 
 def copied(load: Callable[[], ModelHandle], path: str | Path, count: int) -> ModelHandle:
-    """What `load` gives, `count` times, as one handle; path: of what it reads.
+    """What `load` gives, `count` times, as one handle; once where all threads may share it. path: of what it reads.
 
     Where one copy cannot be loaded, those before it are freed and its error is raised; ModelLoadError where the files
     changed meanwhile, so that the copies might not be alike.
@@ -53,10 +53,13 @@ def copied(load: Callable[[], ModelHandle], path: str | Path, count: int) -> Mod
     if count == 1:
         return load()
     before = _stamp(Path(path))
-    handles: list[ModelHandle] = []
+    first = load()
+    if first.is_thread_safe:
+        return first
+    handles = [first]
     copies = Copies(handles)
     try:
-        for _ in range(count):
+        for _ in range(1, count):
             handles.append(load())
         if _stamp(Path(path)) != before:
             raise ModelLoadError(
@@ -66,7 +69,6 @@ def copied(load: Callable[[], ModelHandle], path: str | Path, count: int) -> Mod
         with suppress(BaseException):  # what went wrong first is what the operator has to know
             copies.close()
         raise
-    first = handles[0]
     warnings = first.warnings
     if first.device != "cpu":
         warnings += (

@@ -68,14 +68,23 @@ class Loader:
         self.before: dict[int, Callable[[Path], object]] = {}
         self.told: list[int] = []
         self.device = "cpu"
+        self.is_thread_safe = False
 
     def load(self, path: Path, *, name: str, version: str, metadata: Any = None) -> ModelHandle:
         self.before.get(len(self.copies), lambda path: None)(path)
         self.told.append(metadata.get("instances", 1))
         copy = Copy(self, version)
         self.copies.append(copy)
-        spec = TabularInput(width=1)
-        return ModelHandle(name, version, self.fmt, copy, input=spec, device=self.device, release=copy.free)
+        return ModelHandle(
+            name,
+            version,
+            self.fmt,
+            copy,
+            input=TabularInput(width=1),
+            device=self.device,
+            release=copy.free,
+            is_thread_safe=self.is_thread_safe,
+        )
 
 
 @pytest.fixture
@@ -154,12 +163,12 @@ def test_health_tells_how_many_there_are_and_how_many_are_busy(serve, loader):
 
     runtime = serve("1")
     loader.inside = hold
-    assert readiness(runtime)[1]["instances"] == {"count": 2, "busy": 0}
+    assert readiness(runtime)[1]["instances"] == {"count": 2, "busy": 0, "copies": 2}
     callers = Callers()
     callers.start(lambda: ask(runtime))
     assert inside.wait(GUARD_S)
     told = readiness(runtime)[1]
-    assert told["instances"] == {"count": 2, "busy": 1}
+    assert told["instances"] == {"count": 2, "busy": 1, "copies": 2}
     assert told.keys() <= READINESS["properties"].keys(), "the API's description knows of it"
     go.set()
     callers.finish()
@@ -232,6 +241,37 @@ def test_copies_on_one_device_are_pointed_out(serve, loader):
     runtime = serve("1")
     [entry] = models(runtime)
     assert "MODEL_INSTANCES=2 on cuda:0" in entry["versions"][0]["warnings"][0]
+
+
+def test_what_threads_may_share_on_a_card_is_loaded_once_and_called_by_one_after_the_other(serve, loader):
+    loader.device, loader.is_thread_safe = "cuda:0", True
+    inside, go = threading.Event(), threading.Event()
+
+    def hold(copy: Copy) -> None:
+        inside.set()
+        assert go.wait(GUARD_S)
+
+    runtime = serve("1", max_batch_size=4)
+    loader.inside = hold
+    callers = Callers()
+    callers.start(lambda: ask(runtime))
+    assert inside.wait(GUARD_S)
+    callers.start(lambda: ask(runtime, rows=3))  # taken at once by the other thread, `Copy` would have a fault to tell
+    assert not go.wait(0.3)
+    assert readiness(runtime)[1]["instances"] == {"count": 2, "busy": 1, "copies": 1}
+    go.set()
+    assert callers.finish() == [["1"], ["1"] * 3]
+    assert len(loader.copies) == 1
+    assert models(runtime)[0]["versions"][0]["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("device", "is_thread_safe", "is_pipelined"),
+    [("cpu", True, False), ("cuda:1", True, True), ("cuda:1", False, False), ("cpu", False, False)],
+)
+def test_batches_follow_each_other_only_where_threads_share_a_model_on_a_card(device, is_thread_safe, is_pipelined):
+    handle = ModelHandle("m", "1", "f", list, device=device, is_thread_safe=is_thread_safe)
+    assert handle.is_pipelined is is_pipelined
 
 
 def test_every_copy_is_freed_though_one_of_them_cannot_be(loader):

@@ -115,10 +115,11 @@ def test_a_second_process_loads_a_second_model():
         ({"model_instances": 4}, 2, 1, ["MODEL_INSTANCES=2"]),
         ({"model_instances": 2}, 2, 2, ["MODEL_INSTANCES=1"]),
         ({"model_instances": 2, "model_sharing": "one"}, 2, 2, []),
-        ({"model_instances": 2, "device": "cuda"}, 8, 1, ["MODEL_INSTANCES=1"]),
+        ({"model_instances": 2, "device": "cuda"}, 1, 1, []),
+        ({"model_instances": 3, "device": "cuda:1"}, 8, 1, ["MODEL_INSTANCES=2"]),
     ],
 )
-def test_copies_of_a_model_are_no_more_than_the_cpus_and_not_on_one_device(settings, cpus, workers, fixes):
+def test_copies_of_a_model_are_no_more_than_the_cpus_and_on_one_device_two_threads_do(settings, cpus, workers, fixes):
     assert [fix for _, fix in wrong([check_instances(Settings(**settings), cpus, workers)])] == fixes
 
 

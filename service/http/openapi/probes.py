@@ -77,8 +77,12 @@ READINESS = {
         "effective_max_batch_size": _COUNT | {"description": "Less than MAX_BATCH_SIZE while memory is short."},
         "instances": {
             "type": "object",
-            "description": "The worker threads, each with its own copy of the model; only where there are several.",
-            "properties": {"count": _COUNT, "busy": _COUNT | {"description": "Those in which a batch runs now."}},
+            "description": "The worker threads; only where there are several.",
+            "properties": {
+                "count": _COUNT,
+                "busy": _COUNT | {"description": "Those in which a batch runs now."},
+                "copies": _COUNT | {"description": "Of the default model; 1 where the threads share it."},
+            },
             "required": ["count", "busy"],
             "additionalProperties": False,
         },
