@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flask import Flask
 from hypothesis import settings
+from support.rules import BuiltWhenAsked
 
 from service.cpu_threads import POOL_VARIABLES
 
@@ -27,6 +29,9 @@ def environment_as_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
         else:
             monkeypatch.setenv(name, value)
 
+
+# Of the apps that tests make in this process; those of real servers are Flask's own throughout.
+Flask.url_rule_class = BuiltWhenAsked
 
 # How long an example takes is the machine's affair.
 settings.register_profile("jitney", deadline=None)
