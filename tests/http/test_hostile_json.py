@@ -7,6 +7,7 @@ import random
 import time
 import tracemalloc
 from collections.abc import Callable
+from functools import lru_cache
 
 import pytest
 
@@ -40,12 +41,18 @@ BODIES: dict[str, tuple[int, Callable[[], bytes]]] = {
 }
 
 
+@lru_cache(maxsize=1)
+def made(make: Callable[[], bytes]) -> bytes:
+    """A body, which the tests that send it to models of several kinds, one after the other, share."""
+    return make()
+
+
 @pytest.mark.parametrize("spec", [TabularInput(), TextInput(), TensorInput()], ids=lambda spec: type(spec).__name__)
 @pytest.mark.parametrize("name", BODIES)
 def test_a_body_that_is_dear_to_take_is_refused_for_little(served, name, spec):
     status, make = BODIES[name]
     server = served(ModelHandle.from_callable(lambda rows: [0 for _ in rows], name="m", input=spec))
-    answer = posted_for_little(server, "/predict", make())
+    answer = posted_for_little(server, "/predict", made(make))
     assert (answer.status_code, answer.content_type) == (status, "application/problem+json")
     assert ("32 deep" in answer.json["detail"]) == ("deep" in name or "openings" in name or "objects" in name)
     good = "a" if isinstance(spec, TextInput) else [1]
@@ -83,7 +90,7 @@ def many_keys() -> bytes:
 def test_a_body_of_the_open_inference_protocol_that_is_dear_to_take_is_refused_for_little(served, name, spec):
     status, make = V2_BODIES[name]
     server = served(ModelHandle.from_callable(lambda rows: [0 for _ in rows], name="m", input=spec))
-    answer = posted_for_little(server, "/v2/models/m/infer", make())
+    answer = posted_for_little(server, "/v2/models/m/infer", made(make))
     assert (answer.status_code, answer.json.keys()) == (status, {"error"}), answer.json
     good = {"datatype": "BYTES", "data": ["a"]} if isinstance(spec, TextInput) else {"datatype": "FP32", "data": [1]}
     shape = [1] if isinstance(spec, TextInput) else [1, 1]
@@ -94,7 +101,7 @@ def test_a_body_of_the_open_inference_protocol_that_is_dear_to_take_is_refused_f
 def test_nor_does_the_front_of_tensorflow_serving_take_it(served, name):
     status, make = BODIES[name]
     server = served(ModelHandle.from_callable(lambda rows: [0 for _ in rows], name="m"))
-    answer = posted_for_little(server, "/v1/models/m:predict", make())
+    answer = posted_for_little(server, "/v1/models/m:predict", made(make))
     assert answer.json.keys() == {"error"}
     assert answer.status_code in (status, 422), answer.json
     assert server.post({"instances": [[1]]}, "/v1/models/m:predict").status_code == 200
