@@ -1,4 +1,4 @@
-"""What holds for every test: nothing is left running, and on request nothing is skipped."""
+"""What holds for every test: nothing is left running, on request nothing is skipped, demo models are built once."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 from flask import Flask
 from hypothesis import settings
 from support.rules import BuiltWhenAsked
 
 from service.cpu_threads import POOL_VARIABLES
+from service.demo.build import RECIPES, build, is_built
+from service.demo.steps import console_report
 
 # What gunicorn's configuration sets for its process when it is imported, which a test may do; and what it was before.
 _SET_AT_IMPORT = {name: os.environ.get(name) for name in (*POOL_VARIABLES, "PROMETHEUS_DISABLE_CREATED_SERIES")}
@@ -92,3 +95,18 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
         report.outcome = "failed"
         report.longrepr = f"skipped, but JITNEY_FORBID_SKIPS=1: {report.longrepr}"
     return report
+
+
+@pytest.fixture(scope="session")
+def demo_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with all demo models; JITNEY_DEMO_MODELS names one to keep and use again."""
+    kept = os.environ.get("JITNEY_DEMO_MODELS")
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    target = Path(kept) if kept else shared / "demo-models"
+    with FileLock(shared / "demo-models.lock"):  # the first of the processes that run tests builds them for all
+        missing = [name for name in RECIPES if not is_built(name, target)]
+        result = build(missing, target, console_report(terminal=False))
+    assert not result.failed
+    return target

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import pickle
 import random
 import shutil
@@ -23,7 +22,6 @@ from real_models import LIMITS, Real, answers, package, same
 from loaders import EncodedText, ModelHandle, TabularInput, TensorInput, load_model
 from service import Settings, create_app
 from service.demo import imagenet
-from service.demo.build import is_built
 from service.demo.sources import Sources
 from service.inputs import prepare
 
@@ -144,21 +142,13 @@ def as_type(picture: Image.Image, kind: str, **options: Any) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def efficientnet(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+def efficientnet(demo_models: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """A directory with the bundles imagenet, imagenet-torchscript and imagenet-pt2, and the model they were made of."""
-    kept = Path(os.environ.get("JITNEY_DEMO_MODELS", "none"))
     target = tmp_path_factory.mktemp("efficientnet")
+    for name in ("imagenet", "imagenet-torchscript"):
+        shutil.copytree(demo_models / name, target / name)
     with Sources() as sources:
         network = imagenet.pretrained(sources)
-        for name, build in {
-            "imagenet": imagenet.build_onnx,
-            "imagenet-torchscript": imagenet.build_torchscript,
-        }.items():
-            if is_built(name, kept):
-                shutil.copytree(kept / name, target / name)
-            else:
-                (target / name).mkdir()
-                build(target / name, sources, lambda message, fraction=None: None)
     pt2 = target / "imagenet-pt2"
     shutil.copytree(target / "imagenet-torchscript", pt2, ignore=shutil.ignore_patterns("*.pt", "samples"))
     export_pt2(pt2 / "model.pt2", network, torch.zeros(2, 3, imagenet.SIZE, imagenet.SIZE))

@@ -16,10 +16,6 @@ from pathlib import Path
 
 import pytest
 import requests
-from filelock import FileLock
-
-from service.demo.build import RECIPES, build, is_built
-from service.demo.steps import console_report
 
 ROOT = Path(__file__).parents[2]
 START_GUARD_S = 120.0
@@ -153,18 +149,3 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def gate(tmp_path: Path) -> Path:
     """As long as this file is there, the model of `gated.py` keeps what it is given."""
     return tmp_path / "gate"
-
-
-@pytest.fixture(scope="session")
-def demo_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with all demo models; JITNEY_DEMO_MODELS names one to keep and use again."""
-    kept = os.environ.get("JITNEY_DEMO_MODELS")
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    target = Path(kept) if kept else shared / "demo-models"
-    with FileLock(shared / "demo-models.lock"):  # the first of the processes that run tests builds them for all
-        missing = [name for name in RECIPES if not is_built(name, target)]
-        result = build(missing, target, console_report(terminal=False))
-    assert not result.failed
-    return target
