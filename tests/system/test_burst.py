@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import requests
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.usefixtures("unmeasured")]
 
 CLIENTS = 64
 
@@ -53,7 +53,7 @@ def test_64_clients_of_the_digits_model_get_the_answers_that_the_model_gives_alo
     from sklearn.datasets import load_digits
 
     images = load_digits().data
-    # A window in which rows gather also where the server is slowed down by what measures its coverage.
+    # A window in which rows gather also where clients leave the server little of the machine.
     window = {"MAX_BATCH_LATENCY_MS": 25}
     server = start(app="service:create_app()", MODEL_PATH=demo_models / "digits", MODEL_FORMAT="", **window)
     model = joblib.load(next((demo_models / "digits").glob("*.joblib")))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.usefixtures("unmeasured")]
 
 ROOT = Path(__file__).parents[2]
 GUARD_S = 300

@@ -21,7 +21,7 @@ from benchmark.peers.rows import read
 from benchmark.peers.running import ServerFailed, free_ports, running
 from benchmark.peers.workloads import WORKLOADS
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.usefixtures("unmeasured")]
 
 ROOT = Path(__file__).parents[2]
 GUARD_S = 300

@@ -14,7 +14,7 @@ from selenium.webdriver.common.keys import Keys
 
 from service.demo.curl import EXAMPLE_DIGIT, EXAMPLE_ROW, EXAMPLE_SENTENCE
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.usefixtures("unmeasured")]
 
 # What is answered with 200 when it is sent as the page shows it.
 WORKS_AS_SHOWN = (

@@ -17,7 +17,7 @@ import requests
 from service.demo.curl import EXAMPLE_DIGIT, EXAMPLE_ROW, EXAMPLE_SENTENCE
 from tests.system.conftest import Server, Start
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.usefixtures("unmeasured")]
 
 SETUP = Path(__file__).parent / "fuzz" / "schemathesis.toml"
 

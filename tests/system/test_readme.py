@@ -16,7 +16,7 @@ import pytest
 from loaders.tables import BundleTables
 from tests.system.conftest import ROOT, Server, free_port
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.usefixtures("unmeasured")]
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GUARD_S = 300
@@ -121,7 +121,7 @@ def test_jitney_serve_and_the_example_client_work(serve, demo_models: Path):
     output = run([*here(client, demo_models, server.url), "--url", server.url])
     assert "wrong answers and errors: 0" in output
     (mean,) = re.findall(r"mean batch size (\d+\.\d+)", output)
-    assert float(mean) > 2  # several times that where nothing measures coverage or shares the machine
+    assert float(mean) > 2  # several times that where nothing shares the machine
 
 
 def test_make_setup_installs_what_the_tests_need(demo_models: Path):

@@ -17,7 +17,7 @@ from selenium.webdriver.common.keys import Keys
 
 from service.demo.curl import EXAMPLE_DIGIT, EXAMPLE_ROW
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.usefixtures("unmeasured")]
 
 KEY = "a-key-for-the-numbers"
 
