@@ -21,11 +21,14 @@ demo: $(VENV)/.installed-dev
 # Tests of one file run one after the other, files side by side; most of the time they wait for servers. What fails is
 # run once more, alone: many tests are about time, and on a machine that stalls for a second they fail for its sake. Both
 # runs are shown, and what fails twice has failed; so has what could not be collected, which the second run knows not of.
+# Room after room, and not files of many tests first: those that start servers have few, and the last one would be waited
+# for. Modules are compiled before, for where PYTHONDONTWRITEBYTECODE leaves that to each of hundreds of servers.
 JOBS ?= 2
 PYTEST := $(BIN)/coverage run -m pytest
 test: check
 	$(BIN)/coverage erase
-	$(PYTEST) --numprocesses $(JOBS) --dist loadfile --durations 20 || \
+	$(BIN)/python -m compileall -q service loaders
+	$(PYTEST) --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --durations 20 || \
 		{ test $$? -eq 1 && $(BIN)/python -m pytest --collect-only -qq && $(PYTEST) --last-failed --last-failed-no-failures none; }
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
