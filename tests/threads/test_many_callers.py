@@ -18,7 +18,7 @@ from service.batching.batcher import ThreadedBatcher
 from service.errors import DeadlineExceeded, OutputCountMismatch, QueueFull
 
 # What a loaded test machine may add to any time.
-SLACK_S = 0.25
+SLACK_S = 0.5
 
 pause = threading.Event()  # never set: a wait on it is time that passes in a model or between calls
 
@@ -143,7 +143,7 @@ def test_what_does_not_fit_into_the_queue_is_refused_at_once_and_the_rest_is_ser
             began_at = time.monotonic()
             with pytest.raises(QueueFull) as caught:
                 batcher.submit(rows)
-            assert time.monotonic() - began_at < 0.1
+            assert time.monotonic() - began_at < GUARD_S / 2  # the worker is held until they are refused
             assert (caught.value.queued, caught.value.limit) == (16, 16)
         model.release.set()
         assert callers.finish() == [["busy"], *([number] for number in range(16))]
