@@ -160,8 +160,10 @@ def test_threads_that_run_no_more_or_not_yet_disturb_no_sample(monkeypatch):
     over, to_come = threading.Thread(target=int), threading.Thread(target=int)
     over.start()
     over.join()
-    monkeypatch.setattr(threading, "enumerate", lambda: [threading.current_thread(), over, to_come])
-    assert samples.alone(in_python, 1).others_s == 0.0
+    with monkeypatch.context() as patched:
+        patched.setattr(threading, "enumerate", lambda: [threading.current_thread(), over, to_come])
+        sample = samples.alone(in_python, 1)
+    assert sample.others_s == 0.0
 
 
 def test_the_interpreter_is_left_as_it_was_also_by_a_call_that_fails():
