@@ -55,20 +55,20 @@ def are_possible() -> bool:
 def alone(call: Callable[[], object], repeats: int) -> Alone:
     """Call so many times, with nothing beside it. *Thread:* the one that will make the call later on."""
     own = threading.get_native_id()
-    others_s, waited_s, cpu_s = _others_s(), _waited_s(own), time.process_time()
+    others, waited_s, cpu_s = _others(), _waited_s(own), time.process_time()
     wall_s = seconds(call, repeats)
-    return Alone(wall_s, time.process_time() - cpu_s, _waited_s(own) - waited_s, _others_s() - others_s)
+    return Alone(wall_s, time.process_time() - cpu_s, _waited_s(own) - waited_s, _since(others, _others()))
 
 
 def beside(call: Callable[[], object], repeats: int) -> Beside:
     """Call so many times beside a rival. *Thread:* as for `alone`."""
     own = threading.get_native_id()
     with _short_turns(), _Rival() as rival:
-        others_s, waited_s, rival_waited_s = _others_s(rival.thread), _waited_s(own), rival.waits_s()
+        others, waited_s, rival_waited_s = _others(rival.thread), _waited_s(own), rival.waits_s()
         ran_s = rival.ran_s()
         wall_s = seconds(call, repeats)
         ran_s = rival.ran_s() - ran_s
-        waited_s, others_s = _waited_s(own) - waited_s, _others_s(rival.thread) - others_s
+        waited_s, others_s = _waited_s(own) - waited_s, _since(others, _others(rival.thread))
     return Beside(wall_s, waited_s, ran_s, rival.waited_s - rival_waited_s, others_s)
 
 
@@ -115,16 +115,22 @@ class _Rival:
         return _waited_s(self.thread.native_id)
 
 
-def _others_s(rival: threading.Thread | None = None) -> float:
-    """For how long the other threads of Python's have computed so far, seconds."""
-    main, total_s = threading.main_thread(), 0.0
+def _others(rival: threading.Thread | None = None) -> dict[int, float]:
+    """For how long each of the other threads of Python's has computed so far, seconds, by its number."""
+    main, computed_s = threading.main_thread(), {}
     for thread in threading.enumerate():
         if thread not in (threading.current_thread(), rival):
             # Of a thread that lived through a fork it is the id in the parent. Others may not run yet, or have ended.
             thread_id = os.getpid() if thread is main else thread.native_id
-            with suppress(OSError):
-                total_s += 0.0 if thread_id is None else _computed_s(thread_id)
-    return total_s
+            if thread_id is not None:
+                with suppress(OSError):
+                    computed_s[thread_id] = _computed_s(thread_id)
+    return computed_s
+
+
+def _since(before: dict[int, float], now: dict[int, float]) -> float:
+    """What those that are there now have computed since then, seconds."""
+    return sum(computed_s - before.get(thread_id, 0.0) for thread_id, computed_s in now.items())
 
 
 def _computed_s(thread_id: int) -> float:

@@ -163,7 +163,7 @@ def test_threads_that_run_no_more_or_not_yet_disturb_no_sample(monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(threading, "enumerate", lambda: [threading.current_thread(), over, to_come])
         sample = samples.alone(in_python, 1)
-    assert sample.others_s == 0.0
+    assert 0.0 <= sample.others_s < 1e-3, "a thread ends a moment after it has been waited for"
 
 
 def test_the_interpreter_is_left_as_it_was_also_by_a_call_that_fails():
