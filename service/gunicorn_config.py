@@ -221,6 +221,9 @@ def post_worker_init(worker: Any) -> None:
         sharing.become_front_end(worker, here, give_up)
     else:
         _place_threads(worker, here)
+    placement = here[0].thread_placement  # the same for all
+    if placement is not None:
+        worker.shares_core = lambda: placement.on_one_core
     for runtime in here:
         runtime.start()
         if not runtime.is_shared:
@@ -249,7 +252,7 @@ def _place_threads(worker: Any, here: list[Any]) -> None:
     worker.on_thread_start = placement.http_thread_starts
     for runtime in here:
         runtime.placed = PlacedModels(placement, runtime.settings, runtime)
-        runtime.thread_placement = runtime.placed.report
+        runtime.thread_placement = runtime.placed
 
 
 def _take_over(worker: Any, here: list[Any]) -> None:

@@ -51,7 +51,7 @@ def readiness(runtime: Runtime) -> tuple[bool, dict[str, Any]]:
         if model is not None:
             body["instances"]["copies"] = copies_of(model)
     if runtime.thread_placement is not None:
-        body["thread_placement"] = runtime.thread_placement()
+        body["thread_placement"] = runtime.thread_placement.report()
     return not reasons, body
 
 

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from loaders.cache import Key
 from loaders.handle import ModelHandle
@@ -34,6 +34,17 @@ if TYPE_CHECKING:
 
 # How long the first request of a server without start-up hooks waits for a model that is in memory already.
 READY_WAIT_S = 5.0
+
+
+class ThreadPlacement(Protocol):
+    """Where the threads of this process run. *Thread:* any."""
+
+    @property
+    def on_one_core(self) -> bool:
+        """Whether those that serve HTTP share a core."""
+
+    def report(self) -> dict[str, Any]:
+        """That and why, of plain JSON types."""
 
 
 class Runtime:
@@ -72,7 +83,7 @@ class Runtime:
         self.on_the_way: Callable[[], int] = nobody
         self.serves_alone = False
         self.placed: PlacedModels | None = None
-        self.thread_placement: Callable[[], dict[str, Any]] | None = None  # tells where the threads of this process run
+        self.thread_placement: ThreadPlacement | None = None
         self._given = model_handle
         self._lock = threading.Lock()  # guards _batcher and _closed
         self._batcher: AnyBatcher | None = None

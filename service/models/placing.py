@@ -32,7 +32,7 @@ class PlacedModels:
     A model that others disturbed while it was measured is measured on when nothing waits for the worker thread of
     `host`; what has been found out until then counts. measured_by: what measures a model. first_try_s: see `SpareTime`.
 
-    *Thread:* the worker's, but `report` any.
+    *Thread:* the worker's, but `report` and `on_one_core` any.
     """
 
     def __init__(
@@ -81,6 +81,11 @@ class PlacedModels:
     def close(self) -> None:
         """No model is measured any more."""
         self.spare_time.close()
+
+    @property
+    def on_one_core(self) -> bool:
+        """Whether the HTTP threads share a core."""
+        return self.placement.choice.on_one_core
 
     def report(self) -> dict[str, Any]:
         """Where the threads run, and what is still to be measured for that; of plain JSON types."""

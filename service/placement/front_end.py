@@ -46,6 +46,11 @@ class FrontEndPlacement:
             message = f"the threads of this front end run on {told['http_threads']}: {told['reason']}"
             log_fields(_log, logging.INFO, message, {"thread_placement": self._mode.value})
 
+    @property
+    def on_one_core(self) -> bool:
+        """Whether they share a core."""
+        return self._choice.on_one_core
+
     def report(self) -> dict[str, Any]:
         """What holds now and why, in the words of `Placement.report`."""
         return {

@@ -26,6 +26,9 @@ _MOST_KNOWN_STATUSES = 1000
 _known_names: dict[str, str] = {}
 _MOST_KNOWN_NAMES = 1000
 
+# Longer bodies are sent at once: what they cost is not the waking of a client.
+_LONGEST_WAITING_BYTES = 16 * 1024
+
 _date = (0, "")
 
 
@@ -38,8 +41,9 @@ class Answer:
 
     `closes`: tells when the head is written whether the server ends connections. `patience_s`: how long a client may
     read nothing while a thread waits for it. `must_close`: the connection ends after this answer. `unsent`: the last
-    bytes of an answer that the socket had no room for; nobody has waited for that. `status`, `headers`, `sent`: what
-    an access log asks for; `sent` is the body's length.
+    bytes of an answer that the socket had no room for; nobody has waited for that. `may_wait`: an answer that is short,
+    and there as a whole, need not be sent at once; it `waits` then, all of it in `unsent`. `status`, `headers`, `sent`:
+    what an access log asks for; `sent` is the body's length.
 
     *Thread:* the one that serves the request.
     """
@@ -56,17 +60,20 @@ class Answer:
         "_sock",
         "_upgrades",
         "headers",
+        "may_wait",
         "must_close",
         "patience_s",
         "sent",
         "status",
         "unsent",
+        "waits",
     )
 
     def __init__(self, sock: socket.socket, closes: Callable[[], bool]) -> None:
         self._sock = sock
         self._closes = closes
         self.patience_s = 0.0
+        self.may_wait = False
         self.begin("GET", 1, must_close=False)
 
     def begin(
@@ -81,12 +88,13 @@ class Answer:
         self.headers: list[tuple[str, str]] = []
         self.sent = 0
         self.unsent: bytes | memoryview = b""
+        self.waits = False
         self._length: int | None = None
         self._is_chunked = self._omits_body = self._head_is_sent = self._upgrades = False
 
     @property
     def has_begun(self) -> bool:
-        """Whether the client has been sent something of it."""
+        """Whether the client has been sent something of it, or will be."""
         return self._head_is_sent
 
     def start_response(
@@ -143,6 +151,7 @@ class Answer:
         """Send all of the body. What is there as a whole goes out with the head, in one piece."""
         if type(iterable) is list and len(iterable) == 1 and self._is_all(body := iterable[0]):
             self.sent = len(body)
+            self.waits = self.may_wait and len(body) <= _LONGEST_WAITING_BYTES
             self._emit(body, is_last=True)
             return
         if isinstance(iterable, (list, tuple)):
@@ -184,7 +193,7 @@ class Answer:
             data = self._head() + data
             self._head_is_sent = True
         if data:
-            self.unsent = self._sent(data)
+            self.unsent = data if self.waits else self._sent(data)
             if self.unsent and not is_last:
                 self.wait_until_sent()
 

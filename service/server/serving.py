@@ -14,6 +14,7 @@ from gunicorn.http.errors import NoMoreData
 from service.server.answer import ClientGone
 from service.server.connection import Connection
 from service.server.departures import Departures
+from service.server.outbox import Outbox
 from service.server.overload import Way
 from service.server.reception import Reception
 from service.server.refuser import Refuser
@@ -28,7 +29,7 @@ App = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
 class Serving:
-    """Serves requests that were handed over.
+    """Serves requests that were handed over. shares_core: see `Outbox`.
 
     *Thread:* any HTTP thread; it owns the connection until it passes it on.
     """
@@ -42,6 +43,7 @@ class Serving:
         reception: Reception,
         departures: Departures,
         refuser: Refuser,
+        shares_core: Callable[[], bool] = lambda: False,
     ) -> None:
         self._app = app
         self._cfg = cfg
@@ -51,31 +53,42 @@ class Serving:
         self._reception = reception
         self._departures = departures
         self._refuser = refuser
+        self._outbox = Outbox(shares_core, self._pass_on)
 
     def serve(self, conn: Connection) -> None:
         """Answer the request of `conn`, and leave it to whoever is next. Raises nothing."""
-        answer, is_gone = conn.answer, False
+        answer, is_gone, rest = conn.answer, False, b""
         try:
             is_main = conn.place.way is Way.MAIN
             answer.patience_s = self._traffic.patience_s if is_main else SPARE_S
+            answer.may_wait = is_main and self._outbox.shares_core()
             if conn.is_plain and len(conn.arrived) >= conn.needed_bytes:  # type: ignore[operator]  # plain has a length
                 rest = self._serve_plain(conn)
             else:
                 rest = self._serve_slowly(conn)
-            if answer.unsent and not self._traffic.keep(conn, len(answer.unsent)):
-                answer.wait_until_sent()  # as much is kept in memory as may be
         except (ClientGone, NoMoreData):  # the second one is the app's, which has read on and does not mind
             is_gone = True
         except BaseException as error:  # SystemExit too: the thread is needed by others
             self._fail(conn, error)
-            rest = b""
         finally:
             self._traffic.leave(conn)
+        conn.arrived = rest
+        if answer.waits and not is_gone:
+            self._outbox.put(conn)
+        else:
+            self._pass_on(conn, is_gone)
+
+    def _pass_on(self, conn: Connection, is_gone: bool) -> None:
+        """Leave a connection, of whose answer all is sent that there was room for, to whoever is next."""
+        answer = conn.answer
+        try:
+            if not is_gone and answer.unsent and not self._traffic.keep(conn, len(answer.unsent)):
+                answer.wait_until_sent()  # as much is kept in memory as may be
+        except ClientGone:
+            is_gone = True
         if is_gone:
             self._departures.end(conn)
-            return
-        conn.arrived = rest
-        if answer.unsent:
+        elif answer.unsent:
             self._departures.leave_rest_to_poller(conn)
         else:
             self._reception.after_answer(conn)
@@ -148,6 +161,7 @@ class Serving:
             # What is a part of an answer already would be spoilt by another one.
             self._log.error("a request failed after its answer had begun", exc_info=error)
             conn.answer.must_close = True
-            conn.answer.unsent = b""
+            if not conn.answer.waits:
+                conn.answer.unsent = b""
         else:
             self._refuser.answer_error(conn, error)

@@ -60,10 +60,12 @@ THREADS_END_S = 1.0
 class Worker(base.Worker):  # type: ignore[misc]
     """*Thread:* everything but what says otherwise runs on the main thread.
 
-    `on_thread_start`: called first of all on each HTTP thread; to be set before the main loop begins.
+    `on_thread_start`: called first of all on each HTTP thread. `shares_core()`: whether these run on one core now. Both
+    are to be set before the main loop begins.
     """
 
     on_thread_start: Callable[[], None] | None = None
+    shares_core: Callable[[], bool] = staticmethod(lambda: False)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -155,7 +157,16 @@ class Worker(base.Worker):  # type: ignore[misc]
             self._refuse,
             self._fail,
         )
-        serving = Serving(self.wsgi, self.cfg, self.log, self.traffic, self._reception, self._departures, self._refuser)
+        serving = Serving(
+            self.wsgi,
+            self.cfg,
+            self.log,
+            self.traffic,
+            self._reception,
+            self._departures,
+            self._refuser,
+            self.shares_core,
+        )
         sizes = {Way.MAIN: self.cfg.threads, Way.PROBE: SPARE_THREADS // 2, Way.SURPLUS: SPARE_THREADS // 2}
         names = {Way.MAIN: "http", Way.PROBE: "http-probe", Way.SURPLUS: "http-surplus"}
         self._crews = {way: Crew(names[way], sizes[way], serving.serve, self.on_thread_start) for way in Way}

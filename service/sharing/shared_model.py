@@ -33,7 +33,7 @@ class SharedModel:
         self.runtime = runtime
         self._address = address
         self._placement = FrontEndPlacement(runtime.settings.thread_placement, slot)
-        runtime.thread_placement = self._placement.report
+        runtime.thread_placement = self._placement
         self.recent = RecentBatches()
         self.is_ready = False
         self.load_error: BaseException | None = None

@@ -62,6 +62,7 @@ class FrontEnd:
         threads: int = 8,
         max_body_bytes: int = 1_000_000,
         serves: bool = True,
+        shares_core: bool = False,
     ) -> None:
         self.cfg = config() if cfg is None else cfg
         self.traffic = Traffic(1000, keeps_open=True)
@@ -87,7 +88,9 @@ class FrontEnd:
             self._refuse,
             self._fail,
         )
-        self.serving = Serving(app, self.cfg, LOG, self.traffic, self.reception, self.departures, self.refuser)
+        self.serving = Serving(
+            app, self.cfg, LOG, self.traffic, self.reception, self.departures, self.refuser, lambda: shares_core
+        )
         self.handed_over: list[Connection] = []
         self.refused: list[int] = []
         self._serves = serves

@@ -91,7 +91,7 @@ def placed_by(costs: Costs, runtime: Any, placement: Placement | None = None) ->
     made = PlacedModels(
         placement or Watched(), runtime.settings, runtime, measured_by=costs.of_model, first_try_s=SOON_S
     )
-    runtime.placed, runtime.thread_placement = made, made.report
+    runtime.placed = runtime.thread_placement = made
     return made
 
 
@@ -235,7 +235,7 @@ def test_nothing_is_placed_where_nobody_knows_the_threads_of_the_server():
     ours = SimpleNamespace(turn=0, on_thread_start=None)
     _place_threads(ours, [runtime])
     assert ours.on_thread_start == runtime.placed.placement.http_thread_starts
-    assert runtime.thread_placement == runtime.placed.report
+    assert runtime.thread_placement is runtime.placed
 
 
 @contextmanager
