@@ -19,6 +19,7 @@ from typing import Any
 
 from loaders.devices import cpu_count
 from service.cpu_threads import POOL_VARIABLES, size_thread_pools
+from service.freed_memory import keep_freed_memory
 from service.logs import log_config, log_fields
 from service.metrics import directory
 from service.runtimes import runtimes
@@ -177,6 +178,11 @@ def pre_fork(server: Any, worker: Any) -> None:
     taken = {other.turn for other in server.WORKERS.values()}
     worker.turn = next(turn for turn in itertools.count() if turn not in taken)
     sharing.assign(server, worker)
+
+
+def post_fork(_server: Any, _worker: Any) -> None:
+    """This is a worker process, of one thread so far."""
+    keep_freed_memory()
 
 
 def child_exit(_server: Any, worker: Any) -> None:

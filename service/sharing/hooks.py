@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
 
+from service.freed_memory import keep_freed_memory
 from service.runtimes import runtimes
 from service.settings import ModelSharing
 from service.sharing.owners import Owners
@@ -74,6 +75,7 @@ def _own(server: Any, watch: Watch, place: Place, master_ends: int) -> bool:
     """The life of the process that owns the model. *Thread:* its main thread."""
     from service.sharing.owner import own
 
+    keep_freed_memory()
     return own(
         server.app.wsgi,
         runtimes,
