@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 
 _PREDICT = "/predict"
 
-# For texts a ceiling, as the scheduler chooses. A copy on one core computes two pictures as cheaply as eight, and sooner.
+# For texts a ceiling, as the scheduler chooses. A copy on one core computes two pictures as cheaply as eight.
 _MOST_ROWS = {"text": "32", "picture": "2"}
 
 
@@ -34,8 +34,8 @@ def _command(_launch: Launch) -> list[str]:
 
 def _environ(launch: Launch) -> dict[str, str]:
     workload = launch.workload
-    # A text or a picture keeps one core busy as well as two: each core gets a copy of the model. What that costs a single
-    # caller, who has one core then, the table shows.
+    # A text or a picture keeps one core busy as well as two: each core gets a copy of the model. What that costs a
+    # single caller, who has one core then, the table shows.
     copies = {"MODEL_INSTANCES": str(workload.native_threads), "OMP_NUM_THREADS": "1"}
     return {
         "PYTHONPATH": str(ROOT),
@@ -55,8 +55,8 @@ PEER = Peer(
     name="jitney",
     title="**Jitney**",
     packages=("jitney", "gunicorn", "gunicorn-h1c", "flask"),
-    tuning="`BATCH_POLICY=eager` with `MAX_BATCH_LATENCY_MS=10`; for texts and pictures `MODEL_INSTANCES` with one native "
-    "thread for each core; for texts `SCHEDULER=cost` with batches of up to 32, for pictures batches of up to 2; "
+    tuning="`BATCH_POLICY=eager` with `MAX_BATCH_LATENCY_MS=10`; for texts and pictures `MODEL_INSTANCES` with one "
+    "native thread for each core; for texts `SCHEDULER=cost` with batches of up to 32, for pictures batches of up to 2; "
     "validation, metrics, deadlines, admission and request ids are on, as ever",
     forms={
         "tabular": Form(
