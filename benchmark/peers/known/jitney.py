@@ -56,7 +56,7 @@ PEER = Peer(
     title="**Jitney**",
     packages=("jitney", "gunicorn", "gunicorn-h1c", "flask"),
     tuning="`BATCH_POLICY=eager` with `MAX_BATCH_LATENCY_MS=10`; for texts and pictures `MODEL_INSTANCES` with one "
-    "native thread for each core; for texts `SCHEDULER=cost` with batches of up to 32, for pictures batches of up to 2; "
+    "native thread for each core; for texts `SCHEDULER=cost` with batches of up to 32, for pictures of up to 2; "
     "validation, metrics, deadlines, admission and request ids are on, as ever",
     forms={
         "tabular": Form(
