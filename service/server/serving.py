@@ -61,11 +61,10 @@ class Serving:
         try:
             is_main = conn.place.way is Way.MAIN
             answer.patience_s = self._traffic.patience_s if is_main else SPARE_S
-            answer.may_wait = is_main and self._outbox.shares_core()
-            if conn.is_plain and len(conn.arrived) >= conn.needed_bytes:  # type: ignore[operator]  # plain has a length
-                rest = self._serve_plain(conn)
-            else:
-                rest = self._serve_slowly(conn)
+            is_whole = conn.is_plain and len(conn.arrived) >= conn.needed_bytes  # type: ignore[operator]  # it has one
+            # Of a request that is not whole the rest is read after the answer, for which its client may wait.
+            answer.may_wait = is_whole and is_main and self._outbox.shares_core()
+            rest = self._serve_plain(conn) if is_whole else self._serve_slowly(conn)
         except (ClientGone, NoMoreData):  # the second one is the app's, which has read on and does not mind
             is_gone = True
         except BaseException as error:  # SystemExit too: the thread is needed by others

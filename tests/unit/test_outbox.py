@@ -46,11 +46,11 @@ def front() -> Iterator[FrontEnd]:
         yield front_end
 
 
-def asking(front_end: FrontEnd, count: int) -> list[socket.socket]:
+def asking(front_end: FrontEnd, count: int, request: bytes = REQUEST) -> list[socket.socket]:
     """Clients whose requests have been handed over."""
     clients = [front_end.connect() for _ in range(count)]
     for client in clients:
-        client.sendall(REQUEST)
+        client.sendall(request)
     front_end.turn(2)
     assert len(front_end.handed_over) == count
     return clients
@@ -122,7 +122,10 @@ class Closed(list[bytes]):
         self.close = close
 
 
-@pytest.mark.parametrize("kind", ["long", "in parts", "to be closed", "on threads anywhere"])
+IN_CHUNKS = b"POST /predict HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize("kind", ["long", "in parts", "to be closed", "on threads anywhere", "to a request in chunks"])
 def test_other_answers_are_sent_at_once(kind: str, meanwhile: Meanwhile):
     body = b"x" * (100_000 if kind == "long" else 4)
     seen: list[bytes] = []
@@ -134,7 +137,7 @@ def test_other_answers_are_sent_at_once(kind: str, meanwhile: Meanwhile):
         return Closed([body], lambda: seen.append(all_that_comes(client))) if kind == "to be closed" else [body]
 
     with FrontEnd(app, serves=False, shares_core=kind != "on threads anywhere") as front_end:
-        [client] = asking(front_end, 1)
+        [client] = asking(front_end, 1, IN_CHUNKS if kind == "to a request in chunks" else REQUEST)
         meanwhile.things.append(lambda: pytest.fail("it has waited for others"))
         front_end.serving.serve(front_end.handed_over[0])
         assert b"".join([*seen, all_that_comes(client)]).endswith(body[:1000])
