@@ -18,12 +18,13 @@ LENGTH_CELLS = 14
 # batches of similar length look best, as they do to whoever knows nothing of the model.
 CALL_TOKENS = 2048.0
 
-# How far one batch moves what is known, as a share of the difference.
+# How far a batch that took longer than is known moves that, as a share of the difference; and the largest difference
+# that it counts for, as a factor: a batch during which the machine did something else says nothing about the model.
 STEP = 0.2
-
-# The largest difference that one batch counts for, as a factor: a batch during which the machine did something else
-# says nothing about the model.
 MOST_SURPRISE = 2.0
+
+# How far one moves it that took less time. Nothing makes a batch faster than it is: what was known was held up.
+FASTER_STEP = 0.5
 
 
 class BestSize(NamedTuple):
@@ -76,8 +77,7 @@ class CostTable:
             return
         factor = math.log(seconds / (CALL_TOKENS + rows * length))
         surprise = math.log(seconds / float(self.seconds(rows, length)))
-        limit = math.log(MOST_SURPRISE)
-        step = STEP * min(limit, max(-limit, surprise))
+        step = FASTER_STEP * surprise if surprise < 0 else STEP * min(surprise, math.log(MOST_SURPRISE))
         size, size_part = _place(np.float64(rows), SIZE_CELLS)
         column, column_part = _place(np.float64(length), LENGTH_CELLS)
         for cell, weight in (

@@ -100,6 +100,14 @@ def test_one_batch_that_was_held_up_changes_little() -> None:
     assert float(table.seconds(8, 64)) == pytest.approx(MOST_SURPRISE**STEP * by_token(8, 64))
 
 
+def test_what_was_learnt_while_the_machine_was_busy_is_put_right_by_a_few_batches() -> None:
+    table = CostTable()
+    table.observe(8, 64, 10 * by_token(8, 64))
+    for _ in range(5):
+        table.observe(8, 64, by_token(8, 64))
+    assert float(table.seconds(8, 64)) < 1.1 * by_token(8, 64)
+
+
 def test_a_batch_that_took_no_time_by_the_clock_teaches_nothing() -> None:
     table = CostTable()
     table.observe(8, 64, 0.0)
