@@ -28,3 +28,15 @@ def test_the_file_is_looked_for_where_it_was_however_the_directory_changes(tmp_p
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert unread.names() == []
+
+
+def test_a_file_that_cannot_be_read_ends_nobody(tmp_path):
+    path = tmp_path / ".env"
+    path.write_text("KEPT=1\n")
+    unread = UnreadLines(path)
+    path.write_bytes(b"KEPT=2\n# caf\xe9\n")
+    assert unread.names() == []
+    assert UnreadLines(path).names() == []
+    path.unlink()
+    path.mkdir()
+    assert unread.names() in ([], ["KEPT"])
