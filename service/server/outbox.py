@@ -39,19 +39,24 @@ class Outbox:
         self._lock = threading.Lock()  # guards _ready
         self._ready: list[Connection] = []
 
-    def put(self, conn: Connection) -> None:
-        """Have the answer of this connection sent, and the connection passed on, by this thread or another one."""
+    def put(self, conn: Connection, *, others_are_inside: bool) -> None:
+        """Have the answer of this connection sent, and the connection passed on, by this thread or another one.
+
+        others_are_inside: whether there are requests that could get ready meanwhile.
+        """
         with self._lock:
             self._ready.append(conn)
             count = len(self._ready)
         if count == 1:
-            _let_others_go_on()
+            if others_are_inside:
+                _let_others_go_on()
         elif count < MOST_TOGETHER:
             return  # the first one sends it too
         with self._lock:
             ready, self._ready = self._ready, []
-        # All are sent before the first is passed on, which may take longer.
-        for conn, is_gone in [(conn, _has_left(conn)) for conn in ready]:
+        # All are sent before the first is passed on; those whose clients had no room come last: one may be waited for.
+        sent = [(conn, _has_left(conn)) for conn in ready]
+        for conn, is_gone in sorted(sent, key=lambda one: bool(one[0].answer.unsent)):
             self._pass_on(conn, is_gone)
 
 

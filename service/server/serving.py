@@ -73,7 +73,7 @@ class Serving:
             self._traffic.leave(conn)
         conn.arrived = rest
         if answer.waits and not is_gone:
-            self._outbox.put(conn)
+            self._outbox.put(conn, others_are_inside=bool(self._traffic.inside))
         else:
             self._pass_on(conn, is_gone)
 

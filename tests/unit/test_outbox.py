@@ -85,6 +85,13 @@ def test_what_comes_behind_a_full_outbox_is_sent_without_its_first(
     assert seen == [True, True]
 
 
+def test_who_is_alone_waits_for_nobody(front: FrontEnd, meanwhile: Meanwhile):
+    [client] = asking(front, 1)
+    meanwhile.things.append(lambda: pytest.fail("it has waited for others"))
+    front.serving.serve(front.handed_over[0])
+    assert all_that_comes(client).endswith(b"ok")
+
+
 def test_a_client_that_has_left_holds_up_no_other(front: FrontEnd, meanwhile: Meanwhile):
     gone, there = asking(front, 2)
     first, second = front.handed_over
