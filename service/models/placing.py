@@ -23,6 +23,9 @@ _log = logging.getLogger("jitney")
 # is done. On a machine that nobody else uses it takes a tenth.
 WARMUP_BUDGET_S, TRY_BUDGET_S = 1.0, 0.25
 
+# A model with which that takes so much longer, seconds, is not measured on: a call of it would hold up rows that come.
+TOO_LONG_S = 1.0
+
 Key = tuple[object, ...]
 
 
@@ -63,7 +66,7 @@ class PlacedModels:
         key = self._key(model)
         self._unfinished.pop(key, None)  # of the one that this one replaces
         if (meter := self._meter(model, predict)) is None or not self._advance(meter, WARMUP_BUDGET_S):
-            self.placement.model_costs(key, Unmeasured.NEVER)
+            self.placement.model_costs(key, Unmeasured.NEVER)  # also where it takes too long
         elif meter.cost is None:
             self._since = self._since if self._unfinished else time.monotonic()
             self._unfinished[key] = meter
@@ -106,15 +109,17 @@ class PlacedModels:
         return None if row is None else self._measured_by(model, row, predict, self._settings)
 
     def _advance(self, meter: ModelMeter, budget_s: float, may_go_on: Callable[[], bool] = lambda: True) -> bool:
-        """Measure until the cost is known, or time is up and nothing has been found out last; False where it failed."""
+        """Measure until the cost is known, or time is up and nothing has been found out last; False where it failed, or
+        takes too long to go on with it.
+        """
         give_up_at = time.monotonic() + budget_s
         try:
             while meter.cost is None and may_go_on() and (meter.step(may_go_on) or time.monotonic() < give_up_at):
                 pass
-        except Exception as error:  # to know it is worth something, but not the service
+        except (Exception, SystemExit) as error:  # to know it is worth something, but not the service
             _log.warning("what the model costs could not be measured; its threads run on any core", exc_info=error)
             return False
-        return True
+        return meter.cost is not None or time.monotonic() < give_up_at + TOO_LONG_S
 
     def _measure_on(self, may_go_on: Callable[[], bool]) -> bool:
         """Go on with what is unfinished; whether anything has been found out."""

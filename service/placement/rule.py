@@ -98,7 +98,8 @@ def _by_cost(costs: Collection[Cost], *, has_other_work: bool) -> Choice:
         return _nowhere("the app has routes of its own, and nobody knows what those cost")
     if Unmeasured.NEVER in costs or not costs:
         return _nowhere(
-            "what a model costs cannot be measured (WARMUP=false, no row can be made up, or it failed at that); "
+            "what a model costs cannot be measured (WARMUP=false, no row can be made up, or it failed or took "
+            "too long at that); "
             "THREAD_PLACEMENT=pin needs no measurement"
         )
     if Unmeasured.YET in costs:

@@ -362,12 +362,13 @@ def test_a_model_that_is_measured_at_its_swap_leaves_nothing_of_the_old_one_to_b
         assert placement.choice.on_one_core
 
 
-def test_a_model_that_fails_while_it_is_measured_serves_all_the_same_and_is_not_measured_again(costs, caplog):
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_a_model_that_fails_while_it_is_measured_serves_all_the_same_and_is_not_measured_again(costs, caplog, error):
     fails = []
 
     def run(rows: list[Any]) -> list[int]:
         if fails and rows[0][0] == 0:  # a made-up row
-            raise ValueError("not now")
+            raise error("not now")
         return [0] * len(rows)
 
     costs.busy, placement = True, Watched()
@@ -378,6 +379,25 @@ def test_a_model_that_fails_while_it_is_measured_serves_all_the_same_and_is_not_
         assert app.test_client().post("/predict", json={"instances": [[1, 2, 3]]}).status_code == 200
     assert placement.told[-1] == ("costs", Unmeasured.NEVER)
     assert "could not be measured" in caplog.text
+
+
+def test_a_model_that_takes_too_long_is_not_measured_again_and_again_while_it_serves(costs, monkeypatch):
+    monkeypatch.setattr(placing, "TOO_LONG_S", 0.0)
+    pause = threading.Event()
+
+    class Slow(_CallMeter):
+        def step(self, may_go_on: Any) -> bool:
+            pause.wait(0.05)
+            return super().step(may_go_on)
+
+    costs.of_model = lambda *facts: ModelMeter(  # type: ignore[method-assign]
+        *facts, call_meter=lambda call, *, has_own_threads=True: Slow(costs, call, has_own_threads)
+    )
+    costs.busy, placement = True, Watched()
+    with started(costs, placement) as app:
+        assert told_of(app)["to_be_measured"] is None
+        assert "too long" in told_of(app)["reason"]
+    assert placement.told == [("costs", Unmeasured.NEVER)]
 
 
 def test_a_model_for_which_no_row_can_be_made_up_is_never_measured(costs):
