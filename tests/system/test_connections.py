@@ -67,15 +67,19 @@ def test_clients_that_say_nothing_hold_no_thread(start):
         assert time.monotonic() - began < 2
 
 
+# Far from the 35 s that requests which are served would be given, also on a machine that others use.
+IN_TIME_S = 8.0
+
+
 @pytest.mark.parametrize(
     "sent, within_s",
     [
-        pytest.param(b"", 2.0, id="nothing"),
-        pytest.param(head(len(BODY)) + BODY, 2.0, id="a whole request, kept alive"),
+        pytest.param(b"", IN_TIME_S, id="nothing"),
+        pytest.param(head(len(BODY)) + BODY, IN_TIME_S, id="a whole request, kept alive"),
         # The rest of these is waited for.
-        pytest.param(b"POST /pre", 2.0 + STOP_UNFINISHED_S, id="half a request line"),
-        pytest.param(head(100), 2.0 + STOP_UNFINISHED_S, id="no body"),
-        pytest.param(head(100) + b'{"instances"', 2.0 + STOP_UNFINISHED_S, id="half a body"),
+        pytest.param(b"POST /pre", IN_TIME_S + STOP_UNFINISHED_S, id="half a request line"),
+        pytest.param(head(100), IN_TIME_S + STOP_UNFINISHED_S, id="no body"),
+        pytest.param(head(100) + b'{"instances"', IN_TIME_S + STOP_UNFINISHED_S, id="half a body"),
     ],
 )
 def test_a_server_stops_in_time_whatever_connection_is_open(start, sent, within_s):
