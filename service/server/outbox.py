@@ -12,7 +12,6 @@ from service.server.connection import Connection
 # As many leave together at most; whoever is behind them begins anew.
 MOST_TOGETHER = 64
 
-
 # Has the core's other threads run that can, and returns when it is this one's turn again. Python's own keeps the
 # interpreter meanwhile, before 3.12, and the others could do nothing.
 _let_others_go_on = ctypes.CDLL(None).sched_yield

@@ -121,6 +121,28 @@ def test_a_client_without_room_holds_up_no_other(front: FrontEnd, meanwhile: Mea
     assert all_that_comes(slow).endswith(b"ok")
 
 
+def test_a_client_that_has_to_be_waited_for_comes_last(
+    front: FrontEnd, meanwhile: Meanwhile, monkeypatch: pytest.MonkeyPatch
+):
+    """As much of what was not read is in memory as may be."""
+    asking(front, 2)
+    first, second = front.handed_over
+    seen: list[bool] = []
+    monkeypatch.setattr(first.answer.__class__, "send_more", lambda answer: answer is not first.answer)
+    monkeypatch.setattr(
+        second.answer.__class__, "wait_until_sent", lambda _answer: seen.append(second in front.poller.waiting())
+    )
+    monkeypatch.setattr(front.traffic, "keep", lambda conn, _total_bytes: conn is not first)
+
+    def serve_second() -> None:
+        front.serving.serve(second)
+        second.answer.unsent = b""
+
+    meanwhile.things.append(serve_second)
+    front.serving.serve(first)
+    assert seen == [True], "the other connection is read again already"
+
+
 class Closed(list[bytes]):
     """A body that has something done after it was sent, as `call_on_close` of Flask's responses asks for."""
 
