@@ -42,14 +42,21 @@ class WatchedInbox(AskedInbox):
             assert self.asked.acquire(timeout=GUARD_S), "the leader does not come to wait"
 
 
+def put_one_behind(
+    batcher: ThreadedBatcher, model: Gates, inbox: WatchedInbox, callers: Callers, ahead: str, behind: str
+) -> None:
+    """A row in the model, and another one that waits for it in the hands of the leader."""
+    callers.start(lambda: batcher.submit([ahead], HANGING_S))
+    model.wait_for(ahead)
+    inbox.wait_until_asked(2)  # by the thread that has the batch, and by the one that leads now
+    callers.start(lambda: batcher.submit([behind], HANGING_S))
+    inbox.wait_until_asked(1)  # again, with a row that is due
+
+
 def test_a_batch_that_is_not_full_waits_until_the_one_in_the_model_is_back() -> None:
     model, inbox, callers = Gates(), WatchedInbox(), Callers()
     with pipelined(model, inbox=inbox) as batcher:
-        callers.start(lambda: batcher.submit(["a"], HANGING_S))
-        model.wait_for("a")
-        inbox.wait_until_asked(2)  # by the thread that has the batch, and by the one that leads now
-        callers.start(lambda: batcher.submit(["b"], HANGING_S))
-        inbox.wait_until_asked(1)  # again, with a row in its hands that is due
+        put_one_behind(batcher, model, inbox, callers, "a", "b")
         assert inbox.patience_s == IDLE_WAIT_S, "it waits for a message and looks at no clock"
         assert list(model.inside) == ["a"]
         model.let_go("a")
@@ -134,11 +141,7 @@ def test_nothing_waits_for_company_any_more_when_the_batcher_closes() -> None:
     model, inbox, callers = Gates(), WatchedInbox(), Callers()
     batcher = pipelined(model, inbox=inbox)
     batcher.start()
-    callers.start(lambda: batcher.submit(["a"], HANGING_S))
-    model.wait_for("a")
-    inbox.wait_until_asked(2)
-    callers.start(lambda: batcher.submit(["b"], HANGING_S))
-    inbox.wait_until_asked(1)
+    put_one_behind(batcher, model, inbox, callers, "a", "b")
     callers.start(batcher.close)
     model.wait_for("a", "b")
     model.let_go("all")
@@ -206,11 +209,7 @@ def test_a_leader_that_hears_of_a_batch_finds_it_gone() -> None:
         return gates(rows)
 
     with pipelined(model, inbox=inbox) as batcher:
-        callers.start(lambda: batcher.submit(["a"], HANGING_S))
-        gates.wait_for("a")
-        inbox.wait_until_asked(2)
-        callers.start(lambda: batcher.submit(["b"], HANGING_S))
-        inbox.wait_until_asked(1)
+        put_one_behind(batcher, gates, inbox, callers, "a", "b")
         inbox.is_armed = True
         gates.let_go("all")
         assert callers.finish() == [["a"], ["b"]]
@@ -228,11 +227,7 @@ def test_the_next_batch_does_not_wait_for_callers_to_be_told() -> None:
 
     listener = Slow()
     with pipelined(model, inbox=inbox, listener=listener) as batcher:
-        callers.start(lambda: batcher.submit(["a"], HANGING_S))
-        model.wait_for("a")
-        inbox.wait_until_asked(2)
-        callers.start(lambda: batcher.submit(["b"], HANGING_S))
-        inbox.wait_until_asked(1)
+        put_one_behind(batcher, model, inbox, callers, "a", "b")
         model.let_go("a")
         assert callers.finish() == [["a"], ["b"]]
     assert len(listener.batches) == 2
@@ -245,11 +240,7 @@ def test_rows_that_wait_for_a_batch_whose_thread_dies_are_answered() -> None:
     model, inbox, callers = Gates(act), WatchedInbox(), Callers()
     batcher = pipelined(model, inbox=inbox)
     batcher.start()
-    callers.start(lambda: batcher.submit(["kill"], HANGING_S))
-    model.wait_for("kill")
-    inbox.wait_until_asked(2)
-    callers.start(lambda: batcher.submit(["waits"], HANGING_S))
-    inbox.wait_until_asked(1)
+    put_one_behind(batcher, model, inbox, callers, "kill", "waits")
     model.let_go("kill")
     assert [type(outcome) for outcome in callers.finish()] == [WorkerDead, WorkerDead]
     assert batcher.close()
