@@ -64,8 +64,8 @@ def _tabular(table: TabularTable, found: InputSpec) -> TabularInput:
 def _text(table: TextTable, found: InputSpec) -> TextInput:
     base = found if isinstance(found, TextInput) else TextInput()
     lengths = [length for length in (table.max_length, base.max_length) if length is not None]
-    return TextInput(
-        encode=base.encode,
+    return replace(
+        base,
         max_length=min(lengths, default=None),
         pad_to_multiple_of=table.pad_to_multiple_of or base.pad_to_multiple_of,
     )

@@ -31,13 +31,15 @@ def load_model(
     root: str | os.PathLike[str] | None = None,
     pad_to_multiple_of: int | None = None,
     instances: int = 1,
+    pack: bool = False,
 ) -> ModelHandle:
     """Load a bundle directory, a Hugging Face directory or a bare model file.
 
     What is given here wins over the bundle, and the bundle over what the file says about itself. `device`: "auto",
     "cpu", "cuda" or "cuda:N". `root`: a directory that the path must not leave. `pad_to_multiple_of`: for
     texts, where the bundle says nothing. `instances`: how many copies, of which this is one, are to run side by side;
-    each has its share of the CPUs. Everything that can go wrong is raised as a `ModelError`.
+    each has its share of the CPUs. `pack`: short texts of a batch may share a row of a model that can do that; see
+    `TextInput.packs`. Everything that can go wrong is raised as a `ModelError`.
 
     *Thread:* the one that will call `predict_batch`.
     """
@@ -55,6 +57,8 @@ def load_model(
     metadata |= {"device": device, "trusted": pinned or allow_pickle, "pad_to_multiple_of": pad_to_multiple_of}
     if instances > 1:
         metadata["instances"] = instances
+    if pack:
+        metadata["pack"] = True
 
     fmt = fmt or tables.model.format or format_of(named, artifact)
     name = name or tables.model.name or (resolved.name if resolved.is_dir() else given.stem)

@@ -30,7 +30,8 @@ class ModelLoader(Protocol):
 
     `metadata` holds the bundle's tables (`model`, `input`, `output`), `device`, `trusted` (True when the
     file's SHA-256 was pinned and matched, or when the operator allowed pickles), and where it is more than 1
-    `instances`, how many copies are loaded to run side by side.
+    `instances`, how many copies are loaded to run side by side; `pack` is true where short texts of a batch may share a
+    row, see `TextInput.packs`.
     *Thread:* `load` runs on the worker thread, which keeps the model from then on. Of several copies each is called by
     a worker thread of its own, and all are loaded and freed by one of those.
     """

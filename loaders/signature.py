@@ -6,10 +6,12 @@ thread. An *output* says how one row's raw result is presented.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Literal
+
+from loaders.packing import Packing, pack
 
 
 class InputKind(StrEnum):
@@ -53,12 +55,18 @@ class TextInput:
 
     Without `encode` the model sees the string itself. `max_length`: tokens after which a text is cut.
     `pad_to_multiple_of`: the padded length of a batch is rounded up to a multiple of this many tokens.
+    `packs`: short texts of a batch share a row of the model, so that a batch costs about what its texts are long.
     """
 
     kind: ClassVar[InputKind] = InputKind.TEXT
     encode: Callable[[str], EncodedText] | None = None
     max_length: int | None = None
     pad_to_multiple_of: int | None = None
+    packs: bool = False
+
+    def packing(self, lengths: Sequence[int]) -> Packing:
+        """Where the model has the texts of a batch, of such lengths in tokens, if it packs them."""
+        return pack(lengths, self.padded_length)
 
     def padded_length(self, longest: int) -> int:
         """Tokens per row of a batch whose longest text has `longest` tokens; never past `max_length`."""

@@ -104,7 +104,11 @@ def mean_pooled(tokens: NDArray[Any], mask: NDArray[np.int64]) -> NDArray[np.flo
     tokens: (rows, length, width). mask: (rows, length), 1 for a token, 0 for padding, at least one 1 in each row.
     """
     weights = mask[..., None].astype(np.float32)
-    mean = (tokens.astype(np.float32) * weights).sum(axis=1) / weights.sum(axis=1)
-    norm = np.linalg.norm(mean, axis=1, keepdims=True)
-    pooled: NDArray[np.float32] = mean / np.maximum(norm, np.float32(1e-12))
-    return pooled
+    return of_length_1((tokens.astype(np.float32) * weights).sum(axis=1) / weights.sum(axis=1))
+
+
+def of_length_1(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The directions of vectors (rows, width); one of length 0 stays as it is."""
+    norm = np.linalg.norm(vectors, axis=1, keepdims=True)
+    scaled: NDArray[np.float32] = vectors / np.maximum(norm, np.float32(1e-12))
+    return scaled

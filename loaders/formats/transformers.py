@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from loaders.dependencies import require
 from loaders.errors import ModelLoadError
-from loaders.formats.text import mean_pooled, pad, text_input
+from loaders.formats.packed_texts import KINDS, PackedTexts, answers_alike
+from loaders.formats.text import mean_pooled, of_length_1, pad, text_input
 from loaders.formats.torch_runtime import declared_dtype, free, run_on, torch_on
 from loaders.handle import ModelHandle
+from loaders.packing import Packing
 from loaders.signature import EncodedText, OutputSpec, TextInput
+
+_log = logging.getLogger("jitney")
 
 # Nothing is fetched, no code of the directory is run, and weights come from safetensors only.
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 
 # What a model is given of a batch; the last only where it takes it.
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+
+# How far the answer to a text may be from the one it gets alone, as a share of the largest number, for packing to count
+# as right: rounding, of floats and of the shorter types.
+_ROUNDING, _ROUNDING_OF_HALF = 1e-4, 0.03
 
 
 class TransformersLoader:
@@ -64,10 +76,13 @@ class TransformersLoader:
         text = text_input(tokenizer.backend_tokenizer, metadata, [_positions(model), tokenizer.model_max_length])
         segments = "token_type_ids" in tokenizer.model_input_names
         takes_segments = segments and "token_type_ids" in inspect.signature(model.forward).parameters
-        if metadata.get("model", {}).get("compile"):
+        is_compiled = bool(metadata.get("model", {}).get("compile"))
+        if is_compiled:
             # One program for all lengths and batch sizes; made at the first batch, which is the warm-up's.
             model = torch.compile(model, dynamic=True)
         predict = _Texts(torch, model, device, text, pad_id, takes_segments, classifies)
+        if metadata.get("pack") and not is_compiled and config.model_type in KINDS:
+            text = replace(text, packs=predict.pack_from_now_on())
         return ModelHandle(
             name=name,
             version=version,
@@ -85,7 +100,7 @@ class TransformersLoader:
 
 
 class _Texts:
-    """Pads a batch to its own longest text and runs the model."""
+    """Pads a batch to its own longest text, or packs it, and runs the model."""
 
     def __init__(
         self,
@@ -105,27 +120,64 @@ class _Texts:
         self._pad_id = pad_id
         self._takes_segments = takes_segments
         self._classifies = classifies
+        self._packed: PackedTexts | None = None
         self._independent_labels = getattr(model.config, "problem_type", None) == "multi_label_classification"
 
-    def __call__(self, rows: list[EncodedText]) -> Any:
+    def __call__(self, rows: list[EncodedText]) -> NDArray[Any]:
         """(rows, classes) scores, (rows,) numbers of a regression, or (rows, width) embeddings of length 1; float32."""
+        if self._packed is not None:
+            packing = self._text.packing([len(row.ids) or 1 for row in rows])
+            if packing.rows < len(rows):
+                return self._together(self._packed, rows, packing)
+        return self._alone(rows)
+
+    def pack_from_now_on(self) -> bool:
+        """Let texts share rows, if they get the answers that each gets alone; whether they do."""
+        try:
+            packed = PackedTexts(
+                self._torch,
+                self._model,
+                classifies=self._classifies,
+                pad_id=self._pad_id,
+                padding_position=_padding_position(self._model),
+            )
+            tokens = self._model.get_input_embeddings().num_embeddings
+            rounding = _ROUNDING if self._model.dtype.itemsize >= 4 else _ROUNDING_OF_HALF
+            if answers_alike(self._alone, partial(self._together, packed), tokens, rounding):
+                self._packed = packed
+                return True
+            _log.warning("texts are not packed: the model answers them otherwise than each alone")
+        except Exception as error:
+            _log.warning("texts are not packed: the model does not take them so", exc_info=error)
+        return False
+
+    def _alone(self, rows: list[EncodedText]) -> NDArray[Any]:
+        """Each text has a row."""
         length = self._text.padded_length(max(len(row.ids) for row in rows))
         ids, mask = pad(rows, length, self._pad_id)
         segments = [np.zeros_like(ids)] if self._takes_segments else []
         result = self._run_on(self._compute, ids, mask, *segments)
-        if not self._classifies:
-            return mean_pooled(result, mask)
-        return result[:, 0] if result.shape[1] == 1 else result
+        return _without_one_column(result) if self._classifies else mean_pooled(result, mask)
+
+    def _together(self, packed: PackedTexts, rows: list[EncodedText], packing: Packing) -> NDArray[Any]:
+        """Texts share rows."""
+        result = self._run_on(partial(self._compute_packed, packed), *packed.arrays(rows, packing))
+        return _without_one_column(result) if self._classifies else of_length_1(result)
 
     def _compute(self, *tensors: Any) -> Any:
         output = self._model(**dict(zip(_INPUTS, tensors, strict=False)))
-        if not self._classifies:
-            return output.last_hidden_state
-        return output.logits.sigmoid() if self._independent_labels else output.logits
+        return self._scores(output.logits) if self._classifies else output.last_hidden_state
+
+    def _compute_packed(self, packed: PackedTexts, *tensors: Any) -> Any:
+        result = packed.compute(*tensors)
+        return self._scores(result) if self._classifies else result
+
+    def _scores(self, logits: Any) -> Any:
+        return logits.sigmoid() if self._independent_labels else logits
 
     def close(self) -> None:
         """Free the model and its device memory."""
-        self._model = None
+        self._model = self._packed = None
         free(self._torch, self._device)
 
 
@@ -165,13 +217,28 @@ def _pad_id(tokenizer: Any, config: Any) -> int:
 
 def _positions(model: Any) -> int | None:
     """Tokens that the model has positions for, None where it does not say."""
-    for module_name, module in model.named_modules():
-        padding = getattr(module, "padding_idx", None)
-        if module_name.endswith("position_embeddings") and padding is not None:
-            # The RoBERTa family counts positions from the one after the padding's.
-            return int(module.num_embeddings) - int(padding) - 1
+    if (embedding := _counted_from_padding(model)) is not None:
+        return int(embedding.num_embeddings) - int(embedding.padding_idx) - 1
     positions = getattr(model.config, "max_position_embeddings", None)
     return int(positions) if isinstance(positions, int) and positions > 0 else None
+
+
+def _padding_position(model: Any) -> int | None:
+    """The position of a padding token, where the model counts positions from the one after it."""
+    embedding = _counted_from_padding(model)
+    return None if embedding is None else int(embedding.padding_idx)
+
+
+def _counted_from_padding(model: Any) -> Any:
+    """The position embedding that has a padding's position, as those of the RoBERTa family have; None in others."""
+    for module_name, module in model.named_modules():
+        if module_name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+            return module
+    return None
+
+
+def _without_one_column(scores: NDArray[Any]) -> NDArray[Any]:
+    return scores[:, 0] if scores.shape[1] == 1 else scores
 
 
 def _pooling_notes(path: Path) -> tuple[str, ...]:

@@ -1,0 +1,130 @@
+"""Encoders that compute several texts in one row: each has its own positions, and attends to itself only."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaders.dependencies import require
+from loaders.packing import Packing
+from loaders.signature import EncodedText
+
+# Kinds of models, `config.model_type`, whose layers know where a token stands by its position embedding alone, whose
+# attention is nothing but masked, and whose heads read the first token.
+KINDS = frozenset({"bert", "camembert", "distilbert", "electra", "ernie", "roberta", "xlm-roberta"})
+
+# What a model is proved with: a text that fills its row, and two that share one.
+_PROOF_LENGTHS = (12, 7, 5)
+_PROOF = Packing(2, 12, [(0, 0), (1, 0), (1, 7)])
+
+
+class PackedArrays(NamedTuple):
+    """What the model is given. `ids`, `positions`, `texts`: (rows, length); `firsts`: (texts,), where each text begins.
+
+    `texts` has the number of the text that a token is of, and for padding the number of texts.
+    """
+
+    ids: NDArray[np.int64]
+    positions: NDArray[np.int64]
+    texts: NDArray[np.int64]
+    firsts: NDArray[np.int64]
+
+
+class PackedTexts:
+    """Runs the encoder of `model` on packed texts, and the model's head, if it has one, on what comes out.
+
+    padding_position: None where positions count from 0. Else a padding token has this one, and the others count from
+    the next one, as in the RoBERTa family.
+    """
+
+    def __init__(
+        self, torch: ModuleType, model: Any, *, classifies: bool, pad_id: int, padding_position: int | None
+    ) -> None:
+        self._torch = torch
+        self._encoder = getattr(model, model.base_model_prefix) if classifies else model
+        self._head = _head_of(model) if classifies else None
+        self._takes_segments = "token_type_ids" in inspect.signature(self._encoder.forward).parameters
+        self._pad_id = pad_id
+        self._padding_position = padding_position
+
+    def arrays(self, rows: Sequence[EncodedText], packing: Packing) -> PackedArrays:
+        """The texts where `packing` has them. An empty one is one padding token, as it is alone."""
+        shape = packing.rows, packing.length
+        arrays = PackedArrays(
+            ids=np.full(shape, self._pad_id, dtype=np.int64),
+            positions=np.full(shape, self._padding_position or 0, dtype=np.int64),
+            texts=np.full(shape, len(rows), dtype=np.int64),
+            firsts=np.array([row * packing.length + start for row, start in packing.places], dtype=np.int64),
+        )
+        for number, (text, (row, start)) in enumerate(zip(rows, packing.places, strict=True)):
+            ids = np.array(text.ids or (self._pad_id,), dtype=np.int64)
+            place = row, slice(start, start + len(ids))
+            arrays.ids[place], arrays.texts[place] = ids, number
+            arrays.positions[place] = self._positions(ids)
+        return arrays
+
+    def compute(self, ids: Any, positions: Any, texts: Any, firsts: Any) -> Any:
+        """(texts, width) means over the tokens of each text, or (texts, classes) logits.
+
+        The arrays as tensors on the device of the model.
+        """
+        segments = {"token_type_ids": self._torch.zeros_like(ids)} if self._takes_segments else {}
+        attends = (texts[:, :, None] == texts[:, None, :])[:, None]
+        output = self._encoder(input_ids=ids, position_ids=positions, attention_mask=attends, **segments)
+        tokens = output.last_hidden_state.flatten(0, 1)
+        if self._head is not None:
+            return self._head(inputs_embeds=tokens[firsts][:, None]).logits
+        owners = texts.flatten()
+        # One more than there are texts: it takes what is of the padding.
+        sums = tokens.new_zeros((len(firsts) + 1, tokens.shape[1]), dtype=self._torch.float32)
+        sums.index_add_(0, owners, tokens.float())
+        return (sums / owners.bincount(minlength=len(sums))[:, None])[:-1]
+
+    def _positions(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        if self._padding_position is None:
+            return np.arange(len(ids))
+        # These models do not count tokens that look like padding, wherever they stand.
+        counted = ids != self._padding_position
+        positions: NDArray[np.int64] = np.cumsum(counted) * counted + self._padding_position
+        return positions
+
+
+def answers_alike(
+    alone: Callable[[list[EncodedText]], NDArray[Any]],
+    together: Callable[[list[EncodedText], Packing], NDArray[Any]],
+    tokens: int,
+    tolerance: float,
+) -> bool:
+    """Whether made-up texts get the same answers in rows that they share as each alone.
+
+    tokens: how many the model knows. tolerance: of a difference, as a share of the largest number.
+    """
+    rng = np.random.default_rng(0)
+    texts = [EncodedText(tuple(rng.integers(0, tokens, length).tolist())) for length in _PROOF_LENGTHS]
+    expected = np.concatenate([alone([text]) for text in texts])
+    given = together(texts, _PROOF)
+    return given.shape == expected.shape and bool(
+        np.abs(given - expected).max() <= tolerance * max(1.0, float(np.abs(expected).max()))
+    )
+
+
+def _head_of(model: Any) -> Any:
+    """The model, but with what it is given as `inputs_embeds` in place of its encoder's output; weights are shared."""
+    outputs = require("transformers.modeling_outputs", extra="transformers")
+    name = model.base_model_prefix
+    pooler = getattr(getattr(model, name), "pooler", None)
+
+    def given(*_: Any, inputs_embeds: Any, **__: Any) -> Any:
+        pooled = None if pooler is None else pooler(inputs_embeds)
+        return outputs.BaseModelOutputWithPooling(last_hidden_state=inputs_embeds, pooler_output=pooled)
+
+    head = copy.copy(model)
+    head._modules = {key: module for key, module in model._modules.items() if key != name}
+    head.__dict__[name] = given
+    return head
