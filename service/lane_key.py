@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from loaders.handle import ModelHandle
 from loaders.signature import TextInput
+from service.batching.policy import Packing
 from service.batching.tickets import LaneName
 
 
@@ -35,3 +37,16 @@ def padded_length(key: LaneKey, longest: int) -> int:
     """To what length the model pads a batch whose longest row has `longest` tokens."""
     spec = key.model.input
     return spec.padded_length(longest) if isinstance(spec, TextInput) else longest
+
+
+def packing(key: LaneKey) -> Packing | None:
+    """In how many rows, and how long ones, the model computes a batch of texts, if short ones share a row."""
+    spec = key.model.input
+    if not isinstance(spec, TextInput) or not spec.packs:
+        return None
+
+    def shape(lengths: Sequence[int]) -> tuple[int, int]:
+        packed = spec.packing(lengths)
+        return packed.rows, packed.length
+
+    return shape

@@ -320,10 +320,19 @@ class Settings(BaseSettings):
         return (1 + self.model_instances) * self.max_batch_size
 
     @property
+    def packs_texts(self) -> bool:
+        """Whether short texts of a batch may share a row of the model: the scheduler must know what a batch costs then,
+        and buckets are for models that want rows of their own.
+        """
+        return self.scheduler in _PACKING_SCHEDULERS and self.batch_size_buckets is None
+
+    @property
     def http_threads(self) -> int:
         """Threads that predict, one for each of `rows_inside`, and some more for what is not a prediction."""
         return self.threads or max(64, self.rows_inside) + SPARE_THREADS
 
+
+_PACKING_SCHEDULERS = frozenset({"auto", "cost"})
 
 _SECRET = frozenset({"api_keys", "admin_token", "metrics_key"})
 

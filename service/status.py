@@ -98,5 +98,5 @@ def _batch(batch: RecentBatch, began_at: float) -> dict[str, Any]:
         "failed_rows": batch.failed_rows,
         "longest_wait_ms": round(batch.longest_wait_s * 1000, 3),
         "model_ms": round(info.model_s * 1000, 3),
-        "padding_share": round(info.padding_tokens / (info.size * info.padded_length), 4),
+        "padding_share": round(info.padding_share, 4),
     }

@@ -15,7 +15,7 @@ from service.batching.inbox import DrainedQueue
 from service.batching.lanes import Lanes
 from service.batching.listeners import BatchListener, Listeners, OnOrigins
 from service.batching.one_shot import OneShotEvent
-from service.batching.policy import BatchPolicy, Company, nobody, side_by_side
+from service.batching.policy import BatchPolicy, Company, Packing, each_alone, nobody, side_by_side
 from service.batching.schedulers import Scheduler, make_scheduler
 from service.batching.status import BatcherStatus
 from service.batching.threads import WorkerThreads
@@ -46,6 +46,8 @@ class ThreadedBatcher:
     worker wait, a few milliseconds at most (`policy.UNREAD_WAIT_S`). Asked on the worker thread; it must not block.
     `is_pipelined(key)`: whichever thread calls `predict`, such batches run one after the other, as on a GPU; another of
     several `instances` takes the next one when it is full, or the first is back. Asked on the worker thread.
+    `packing(key)`: for models that compute several short rows in one, what tells in how many rows, and how long ones,
+    rows of such lengths are computed; it takes the place of `padded_length`. Asked on the worker threads.
     `clock` and `inbox` are for tests.
 
     Use it as a context manager, or call `start` and `close`; once closed it stays closed. It belongs to the process
@@ -74,6 +76,7 @@ class ThreadedBatcher:
         on_origins: OnOrigins | None = None,
         on_the_way: Callable[[], int] = nobody,
         is_pipelined: Callable[[Any], bool] = side_by_side,
+        packing: Callable[[Any], Packing | None] = each_alone,
         name: str = "jitney",
         clock: Callable[[], float] = time.monotonic,
         inbox: Inbox | None = None,
@@ -111,6 +114,7 @@ class ThreadedBatcher:
             on_stop=on_stop,
             padded_length=padded_length,
             is_pipelined=is_pipelined,
+            packing=packing,
             clock=clock,
         )
         self._start_lock = threading.Lock()  # held for a start: a close during one waits for the threads to be there

@@ -37,6 +37,9 @@ class Cost:
     so a long row costs nobody for being long, only for making others longer. Every batch holds the row whose turn it
     is, so a row with p rows in front of it is in one of the next p + 1 batches of its lane, whatever arrives meanwhile.
 
+    Where the model packs rows (`BatchLimits.packs`) they make each other no longer, and nothing is sorted: as many
+    leave from the front as cost least together, and no more, since those would only wait for each other.
+
     *Thread:* worker.
     """
 
@@ -84,6 +87,10 @@ class Cost:
         """A batch with rows[0] in it, longest row first."""
         if len(rows) == 1:
             return [0]
+        if limits.packs:
+            self._batches += 1
+            lengths = np.array([row.length for row in rows[: limits.max_rows]])
+            return list(range(_Front(lengths, limits).best(self.table(rows[0].ticket.lane), self._probed())))
         order = sorted(range(len(rows)), key=lambda position: -rows[position].length)
         table = self.table(rows[0].ticket.lane)
         around = _Around(order.index(0), np.array([rows[position].length for position in order]), limits)
@@ -105,6 +112,25 @@ class Cost:
         if is_odd:
             return 1.0
         return 2.0 if turn % 2 else 0.5
+
+
+class _Front:
+    """The batches of packed rows that are the front of a line: the first row, the first two, and so on."""
+
+    def __init__(self, lengths: NDArray[np.int64], limits: BatchLimits) -> None:
+        longest = np.maximum.accumulate(lengths)
+        counts = np.arange(1, len(lengths) + 1)
+        allowed = (counts == 1) | (counts * longest <= (limits.max_tokens or np.inf))
+        # Longer rows never make a batch fit again.
+        self._longest = longest[allowed]
+        self._tokens = np.cumsum(lengths)[allowed]
+
+    def best(self, table: CostTable, times: float) -> int:
+        """How many rows the smallest of the batches has that cost least for a token; or `times` as many."""
+        rows_computed = -(-self._tokens // self._longest)
+        per_token = table.seconds(rows_computed, self._longest) / self._tokens
+        best = int(np.flatnonzero(per_token <= per_token.min() * (1 + TOLERANCE))[0]) + 1
+        return min(max(1, int(best * times)), len(per_token))
 
 
 class _Around:

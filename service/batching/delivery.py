@@ -15,6 +15,7 @@ from service.batching.faults import FaultKind, log_error
 from service.batching.instances import instance
 from service.batching.isolation import Outcomes
 from service.batching.listeners import Listeners
+from service.batching.policy import Packing
 from service.batching.tickets import Batch, BatchInfo, LaneName, Row, Ticket
 from service.errors import PredictionFailed
 
@@ -22,7 +23,7 @@ _log = logging.getLogger("jitney.worker")
 
 
 Lesson = tuple[LaneName, int, int, float]
-"""What a scheduler may learn from a batch: lane, rows, padded length in tokens, seconds."""
+"""What a scheduler may learn from a batch: lane, rows that the model computed, their length in tokens, seconds."""
 
 
 class Delivery:
@@ -43,12 +44,14 @@ class Delivery:
         max_batch_size: int,
         learns: bool,
         padded_length: Callable[[Hashable, int], int] | None,
+        packing: Callable[[Hashable], Packing | None],
     ) -> None:
         self._lock = threading.Lock()
         self._admission = admission
         self._listeners = listeners
         self._learns = learns
         self._padded_length = padded_length
+        self._packing = packing
         self._batch_ids = itertools.count(1)
         self.lessons: deque[Lesson] = deque()
         self.ceiling = Ceiling(max_batch_size)
@@ -59,6 +62,7 @@ class Delivery:
         """A batch has run, from one clock reading to another."""
         rows = batch.rows
         lengths = [row.length for row in rows]
+        packed_rows, padded_length = self._shape(batch.lane.key, lengths)
         info = BatchInfo(
             batch_id=next(self._batch_ids),
             size=len(rows),
@@ -67,15 +71,16 @@ class Delivery:
             model_s=ended_at - started_at,
             runs=outcomes.runs,
             tokens=sum(lengths),
-            padded_length=self._padded(batch.lane.key, max(lengths)),
+            padded_length=padded_length,
             instance=instance(),
+            packed_rows=packed_rows,
         )
         if outcomes.runs == 1:
             self.ceiling.succeeded(len(rows))
         self._answer(batch, outcomes, info)
         errors = list(outcomes.errors.values())
         if self._learns and outcomes.runs == 1 and not errors and not batch.is_behind:
-            self.lessons.append((batch.lane, info.size, info.padded_length, info.model_s))
+            self.lessons.append((batch.lane, info.computed_rows, info.padded_length, info.model_s))
         self._listeners.batch(batch, info, errors)
 
     def fail(self, rows: Sequence[Row], errors: Sequence[PredictionFailed]) -> None:
@@ -122,6 +127,17 @@ class Delivery:
         row_s = info.model_s / info.size
         self.row_s = row_s if self.row_s == 0.0 else 0.8 * self.row_s + 0.2 * row_s
         self.last_batch_at = info.started_at + info.model_s
+
+    def _shape(self, key: Hashable, lengths: list[int]) -> tuple[int | None, int]:
+        """The packed rows of the batch, if it was packed, and their length in tokens."""
+        try:
+            packing = self._packing(key)
+            if packing is not None:
+                rows, length = packing(lengths)
+                return checks.whole("packed rows", rows), checks.whole("packed length", length)
+        except Exception as error:
+            log_error(_log, logging.ERROR, "packing() failed; the longest row's length is used", error=error)
+        return None, self._padded(key, max(lengths))
 
     def _padded(self, key: Hashable, longest: int) -> int:
         """To what length the model padded the batch; the longest row's where that is not told, or is nonsense."""

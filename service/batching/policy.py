@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -26,6 +26,15 @@ def nobody() -> int:
 def side_by_side(key: Hashable) -> bool:  # noqa: ARG001
     """What a batcher takes for granted of models: that several threads can run their batches at the same time."""
     return False
+
+
+Packing = Callable[[Sequence[int]], tuple[int, int]]
+"""To rows of such lengths, in tokens: in how many rows, and of what length, the model computes them together."""
+
+
+def each_alone(key: Hashable) -> Packing | None:  # noqa: ARG001
+    """What a batcher takes for granted of models: that no two rows of a batch share one of the model's."""
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +62,15 @@ class Company:
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """What one batch may hold. `max_tokens`: budget for `rows * longest row`, None for no budget."""
+    """What one batch may hold. `max_tokens`: budget for `rows * longest row`, None for no budget.
+
+    `packs`: no limit, but what a scheduler has to know: short rows share one of the model's, so that a batch costs what
+    its rows are long together, and rows of different length may share it at no loss. The budget counts as ever.
+    """
 
     max_rows: int
     max_tokens: int | None = None
+    packs: bool = False
 
     def fits(self, rows: int, longest: int) -> bool:
         """Whether a batch of `rows` rows with that longest one is within both limits; one row always is."""

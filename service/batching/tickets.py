@@ -35,8 +35,9 @@ class BatchInfo(NamedTuple):
 
     `size`: rows. `started_at`: clock reading when the model was called. `model_s`: seconds in the model, extra
     runs included. `runs`: model calls, 1 unless the batch was split. `tokens`: sum of the rows' own lengths.
-    `padded_length`: what the model padded its rows to, tokens: the longest of them, or more where it rounds up; the
-    batch cost `size * padded_length`. `instance`: number of the worker thread that ran it, from 0.
+    `padded_length`: what the model padded its rows to, tokens: the longest of them, or more where it rounds up.
+    `instance`: number of the worker thread that ran it, from 0. `packed_rows`: how many rows of `padded_length` tokens
+    the model computed, where it lets several of the batch share one; None where it computed each in a row of its own.
     """
 
     batch_id: int
@@ -48,11 +49,22 @@ class BatchInfo(NamedTuple):
     tokens: int
     padded_length: int
     instance: int = 0
+    packed_rows: int | None = None
+
+    @property
+    def computed_rows(self) -> int:
+        """Rows of `padded_length` tokens."""
+        return self.size if self.packed_rows is None else self.packed_rows
 
     @property
     def padding_tokens(self) -> int:
         """Tokens that were computed only because rows of different length shared the batch."""
-        return self.size * self.padded_length - self.tokens
+        return self.computed_rows * self.padded_length - self.tokens
+
+    @property
+    def padding_share(self) -> float:
+        """Of the tokens that were computed, those that were padding, 0 to 1."""
+        return self.padding_tokens / (self.computed_rows * self.padded_length)
 
 
 class Answer(NamedTuple):

@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from service.batching.admission import Admission, Inbox, Message, Signal, WorkerState
@@ -17,7 +18,7 @@ from service.batching.instances import Instance, Instances
 from service.batching.isolation import run_isolated
 from service.batching.lanes import Lane, Lanes
 from service.batching.listeners import Listeners, tell
-from service.batching.policy import BatchLimits, side_by_side
+from service.batching.policy import BatchLimits, Packing, each_alone, side_by_side
 from service.batching.schedulers import LearningScheduler, Scheduler
 from service.batching.tickets import Batch, Job, Row, Ticket, requests_of
 from service.errors import SchedulerFailed
@@ -60,6 +61,7 @@ class Worker:
         on_stop: Callable[[], None] | None = None,
         padded_length: Callable[[Hashable, int], int] | None = None,
         is_pipelined: Callable[[Hashable], bool] = side_by_side,
+        packing: Callable[[Hashable], Packing | None] = each_alone,
         clock: Callable[[], float],
     ) -> None:
         self._admission = admission
@@ -73,6 +75,7 @@ class Worker:
         self._on_start = on_start
         self._on_stop = on_stop
         self._is_pipelined = is_pipelined
+        self._packing = packing
         self._clock = clock
         self.instances = Instances(instances)
         self.delivery = Delivery(
@@ -81,6 +84,7 @@ class Worker:
             max_batch_size=max_batch_size,
             learns=self._learning is not None,
             padded_length=padded_length,
+            packing=packing,
         )
         # Who has it leads. Nobody waits for it longer than the leader does for a message, or a job takes.
         self._leading = threading.Lock()
@@ -228,7 +232,7 @@ class Worker:
         idle = self.instances.idle
         if idle < 2 or self._is_shared(lane):
             return limits
-        return BatchLimits(min(limits.max_rows, max(1, -(-lane.rows // idle))), limits.max_tokens)
+        return replace(limits, max_rows=min(limits.max_rows, max(1, -(-lane.rows // idle))))
 
     def _is_shared(self, lane: Lane) -> bool:
         """Whether batches of several threads follow each other through the one copy of the lane's model."""
@@ -302,6 +306,8 @@ class Worker:
         again without those who left or failed.
         """
         try:
+            if self._packing(lane.key) is not None:
+                limits = replace(limits, packs=True)
             rows = lane.select(self._scheduler, limits)
         except Exception as error:
             self._fail_front(lane, limits, error)

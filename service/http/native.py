@@ -92,7 +92,7 @@ def explain(prediction: Prediction) -> list[dict[str, Any]]:
             "queue_ms": round((info.started_at - prediction.answer.enqueued_at) * 1000, 3),
             "model_ms": round(info.model_s * 1000, 3),
             "padded_length": info.padded_length,
-            "padding_share": round(info.padding_tokens / (info.size * info.padded_length), 4),
+            "padding_share": round(info.padding_share, 4),
         }
         for info in prediction.answer.batches
     ]

@@ -50,6 +50,7 @@ def _load(
             root=root,
             pad_to_multiple_of=settings.pad_to_multiple_of,
             instances=settings.model_instances,
+            pack=settings.packs_texts,
         )
 
     return copied(load, path, settings.model_instances)

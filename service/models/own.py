@@ -18,7 +18,7 @@ from service.batching.status import BatcherStatus
 from service.batching.tickets import BatchInfo
 from service.batching.worker import StartFailed
 from service.errors import Draining, NotReady, PredictionFailed, WorkerDead
-from service.lane_key import LaneKey, is_pipelined, padded_length, plain_lane
+from service.lane_key import LaneKey, is_pipelined, packing, padded_length, plain_lane
 from service.metrics.batches import BatchMetrics
 from service.models.filling import FilledCalls
 from service.models.keeper import ModelKeeper
@@ -100,6 +100,7 @@ class OwnModels:
             on_origins=None if self._tracing is None else self.on_origins,
             on_the_way=on_the_way,
             is_pipelined=is_pipelined,
+            packing=packing,
         )
 
     def learnt(self) -> list[BestSize] | None:

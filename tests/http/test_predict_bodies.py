@@ -402,6 +402,13 @@ def test_explain_counts_the_padding_to_a_multiple(served):
     assert [(row["padded_length"], row["padding_share"]) for row in rows] == [(4, 0.5), (4, 0.5)]
 
 
+def test_explain_counts_the_rows_that_packed_texts_share(served):
+    spec = TextInput(encode=lambda text: EncodedText(tuple(text.encode())), packs=True)
+    server = served(ModelHandle.from_callable(lambda rows: [0 for _ in rows], name="m", input=spec), max_batch_size=4)
+    rows = server.predict("abcdef", "ab", "abc", "abcde", path="/predict?explain=1").json["batch"]
+    assert [(row["batch_size"], row["padded_length"], row["padding_share"]) for row in rows] == [(4, 8, 0.0)] * 4
+
+
 @pytest.mark.parametrize("one, other", [(1, True), (1, 1.0), (0.0, -0.0), (0, 0.0)])
 def test_requests_whose_parameters_are_equal_to_python_alone_do_not_share_a_batch(served, one, other):
     seen: list[str] = []

@@ -98,12 +98,19 @@ def test_a_text_model_is_told_with_its_length_labels_and_precision(
 ) -> None:
     toml = '[model]\nfile = "sentiment"\ndtype = "bfloat16"\n[input]\nkind = "text"\nmax_length = 16\n'
     facts = card(bundle(toml, sentiment))
-    assert facts["input"] == {"kind": "text", "tokenised": True, "max_length": 16, "pad_to_multiple_of": None}
+    assert facts["input"] == {
+        "kind": "text",
+        "tokenised": True,
+        "max_length": 16,
+        "pad_to_multiple_of": None,
+        "packs": True,
+    }
     assert facts["output"] == {"task": "classification", "labels": ["bad", "good"], "top_k": None, "softmax": True}
     assert facts["dtype"] == "bfloat16"
     assert facts["answer"]["label"] in {"bad", "good"}
     text = inspect(Path("bundle")).stdout
     assert "(transformers, on cpu, bfloat16)" in text
+    assert "cut after 16 tokens, short ones share a row" in text
     assert "text, cut after 16 tokens" in text
     assert "2 classes (bad, good)" in text
 

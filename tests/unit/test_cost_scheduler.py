@@ -355,3 +355,36 @@ def test_it_is_known_by_its_name_and_as_one_that_learns() -> None:
     assert isinstance(make_scheduler("auto"), LearningScheduler)
     assert not isinstance(make_scheduler("grouped"), LearningScheduler)
     assert 0 < TOLERANCE < 0.1
+
+
+def packed(scheduler: Cost, lengths: Sequence[int], max_rows: int = 32, max_tokens: int | None = None) -> list[int]:
+    return scheduler.select(rows_of(lengths), BatchLimits(max_rows, max_tokens, packs=True), 0)
+
+
+def test_packed_rows_leave_in_the_order_in_which_they_came() -> None:
+    lengths = [60, 4, 128, 4, 8, 4, 4, 90]
+    assert packed(taught(by_call), lengths) == list(range(8))
+    assert packed(taught(by_token), lengths) == [0]
+
+
+def test_of_packed_batches_the_smallest_leaves_that_costs_least_for_a_token() -> None:
+    """512 tokens are best for that processor, however many rows they are in."""
+    scheduler = taught(by_cache)
+    for lengths in ([64] * 32, [128, 16] * 16, [16, 112] * 16):
+        batch = packed(scheduler, lengths)
+        assert 300 <= sum(lengths[position] for position in batch) <= 600
+
+
+def test_packed_batches_stay_within_both_limits() -> None:
+    scheduler = taught(by_call)
+    assert packed(scheduler, [8] * 20, max_rows=6) == list(range(6))
+    # The budget counts rows times the longest, whatever the model computes.
+    assert packed(scheduler, [10, 10, 30, 10], max_tokens=60) == [0, 1]
+    assert packed(scheduler, [100, 10], max_tokens=60) == [0]
+
+
+def test_packed_batches_of_other_sizes_are_tried_as_well() -> None:
+    scheduler = taught(by_cache)
+    sizes = [len(packed(scheduler, [64] * 32)) for _ in range(2 * PROBE_EVERY)]
+    usual = max(set(sizes), key=sizes.count)
+    assert set(sizes) == {usual // 2, usual, usual * 2}

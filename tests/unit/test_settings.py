@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -302,3 +303,18 @@ def test_so_many_copies_of_a_model_as_nobody_means_are_refused():
     assert Settings(model_instances=64).model_instances == 64
     with pytest.raises(ValueError, match="less than or equal to 64"):
         Settings(model_instances=65)
+
+
+@pytest.mark.parametrize(
+    ("values", "packs"),
+    [
+        ({}, True),
+        ({"scheduler": "cost"}, True),
+        ({"scheduler": "fifo"}, False),
+        ({"scheduler": "grouped"}, False),
+        ({"scheduler": "newest_first"}, False),
+        ({"batch_size_buckets": (8, 32)}, False),
+    ],
+)
+def test_texts_share_rows_where_the_scheduler_knows_what_that_costs(values: dict[str, Any], packs: bool) -> None:
+    assert Settings(**values).packs_texts is packs
