@@ -15,9 +15,9 @@ from loaders.dependencies import require
 from loaders.packing import Packing
 from loaders.signature import EncodedText
 
-# Kinds of models, `config.model_type`, whose layers know where a token stands by its position embedding alone, whose
-# attention is nothing but masked, and whose heads read the first token.
-KINDS = frozenset({"bert", "camembert", "distilbert", "electra", "ernie", "roberta", "xlm-roberta"})
+# Kinds of models, `config.model_type`, whose layers know where a token stands by its position embedding, or by how far
+# it is from others, whose attention is masked by nothing but what is given, and whose heads read the first token.
+KINDS = frozenset({"bert", "camembert", "distilbert", "electra", "ernie", "mpnet", "roberta", "xlm-roberta"})
 
 # What a model is proved with: a text that fills its row, and two that share one.
 _PROOF_LENGTHS = (12, 7, 5)
@@ -75,8 +75,10 @@ class PackedTexts:
         The arrays as tensors on the device of the model.
         """
         segments = {"token_type_ids": self._torch.zeros_like(ids)} if self._takes_segments else {}
-        attends = (texts[:, :, None] == texts[:, None, :])[:, None]
-        output = self._encoder(input_ids=ids, position_ids=positions, attention_mask=attends, **segments)
+        is_other = texts[:, :, None] != texts[:, None, :]
+        # As numbers that attention adds: each layer would make them out of yes and no by itself.
+        mask = is_other.new_zeros(is_other.shape, dtype=self._encoder.dtype).masked_fill_(is_other, float("-inf"))
+        output = self._encoder(input_ids=ids, position_ids=positions, attention_mask=mask[:, None], **segments)
         tokens = output.last_hidden_state.flatten(0, 1)
         if self._head is not None:
             return self._head(inputs_embeds=tokens[firsts][:, None]).logits

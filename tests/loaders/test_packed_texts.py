@@ -25,7 +25,7 @@ SMALL = {
     "pad_token_id": 0,
 }
 SMALL_DISTILBERT = SMALL | {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32}
-KINDS = ["Bert", "Camembert", "DistilBert", "Electra", "Ernie", "Roberta", "XLMRoberta"]
+KINDS = ["Bert", "Camembert", "DistilBert", "Electra", "Ernie", "MPNet", "Roberta", "XLMRoberta"]
 HEADS = ["Model", "ForSequenceClassification"]
 
 
@@ -128,18 +128,23 @@ def test_nothing_is_packed_unasked(made: Make) -> None:
     assert not packs(load_model(made("Bert")))
 
 
-def test_a_model_that_looks_at_distances_has_a_row_for_each_text(made: Make) -> None:
-    handle = load_model(made("MPNet"), pack=True)
+def test_a_model_of_another_kind_has_a_row_for_each_text(made: Make) -> None:
+    handle = load_model(made("Albert"), pack=True)
     assert not packs(handle)
     rows = texts(12, 3, 4, 5)
     np.testing.assert_allclose(answers(handle, rows), answers_alone(handle, rows), atol=1e-5)
 
 
-def test_distances_would_show_when_the_model_is_proved(
+def test_a_model_whose_texts_see_each_other_has_a_row_for_each(
     made: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("loaders.formats.transformers.KINDS", frozenset({"mpnet"}))
-    handle = load_model(made("MPNet"), pack=True)
+    compute = packed_texts.PackedTexts.compute
+
+    def without_mask(self: Any, ids: Any, positions: Any, texts: Any, firsts: Any) -> Any:
+        return compute(self, ids, positions, texts * 0, firsts)
+
+    monkeypatch.setattr(packed_texts.PackedTexts, "compute", without_mask)
+    handle = load_model(made("Bert", "ForSequenceClassification"), pack=True)
     assert not packs(handle)
     assert "texts are not packed: the model answers them otherwise than each alone" in caplog.text
     rows = texts(12, 3, 4, 5)
