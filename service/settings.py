@@ -167,7 +167,8 @@ class Settings(BaseSettings):
         1,
         le=MAX_MODEL_INSTANCES,
         description="Worker threads that serve one queue: on CPUs each with a copy of the model and its share of the "
-        "CPUs, on a GPU with one copy for all, the next batch prepared while one is computed",
+        "CPUs (of an ONNX model all share one, and a batch that is alone has those of all), on a GPU with one copy for "
+        "all, the next batch prepared while one is computed",
     )
     graceful_timeout_s: Positive = Field(
         35, description="What a stopping server gives its last requests; must exceed REQUEST_TIMEOUT_MS by 2 s"

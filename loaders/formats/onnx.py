@@ -11,13 +11,14 @@ import numpy as np
 
 from loaders.classification import classification, is_asked_for, score_counts
 from loaders.dependencies import require
-from loaders.devices import compute_threads, cuda_index
+from loaders.devices import compute_threads, cpu_count, cuda_index
 from loaders.errors import DeviceError, ModelLoadError
 from loaders.formats.chunks import BatchRange
 from loaders.formats.onnx_classes import ScoredClasses, scored_classes
 from loaders.formats.onnx_columns import OnnxColumns, are_columns, columns_input
 from loaders.formats.onnx_external import external_files
 from loaders.formats.onnx_outputs import AskedOutputs
+from loaders.formats.onnx_side_by_side import SessionSideBySide
 from loaders.formats.onnx_text import TOKEN_INPUTS, OnnxTexts, onnx_texts
 from loaders.formats.onnx_turns import SessionInTurns
 from loaders.handle import ModelHandle
@@ -44,10 +45,9 @@ class OnnxLoader:
         metadata = metadata or {}
         external_files(path)  # onnxruntime would open whatever the model names
         onnxruntime = require("onnxruntime", extra="onnx")
-        device = str(metadata.get("device", "auto"))
-        session, device = _session(onnxruntime, path, device, metadata.get("instances", 1))
-        if device != "cpu":
-            session = SessionInTurns(session)
+        instances = metadata.get("instances", 1)
+        requested = str(metadata.get("device", "auto"))
+        session, device = _shared_session(onnxruntime, path, requested, instances, cpu_count())
         inputs = session.get_inputs()
         for value in inputs:
             if value.type not in _NUMPY_NAME:
@@ -87,7 +87,7 @@ class OnnxLoader:
             device=device,
             metadata={**metadata, **told, **_told(session.get_outputs(), scored)},
             release=predict.close,
-            is_thread_safe=device != "cpu",
+            is_thread_safe=instances > 1 or device != "cpu",
         )
 
 
@@ -147,9 +147,24 @@ def _input_spec(value: Any, path: Path) -> InputSpec:
     return TensorInput(shape=row, dtype=dtype)
 
 
-def _session(onnxruntime: ModuleType, path: Path, requested: str, instances: int = 1) -> tuple[Any, str]:
+def _shared_session(onnxruntime: ModuleType, path: Path, requested: str, instances: int, cpus: int) -> tuple[Any, str]:
+    """A session for so many threads that run batches, and the device that it is on."""
+    share = compute_threads(instances=instances)
+    together = min(share * instances, cpus)
+    session, device = _session(onnxruntime, path, requested, together)
+    if device != "cpu":
+        return SessionInTurns(session), device
+    if together <= share:
+        return session, device
+    # A session with one thread has none of its own: it runs on the callers', and any number of them may share it.
+    count = 1 if share == 1 else instances
+    beside = [_session(onnxruntime, path, device, share)[0] for _ in range(count)]
+    return SessionSideBySide(session, beside * (instances // count)), device
+
+
+def _session(onnxruntime: ModuleType, path: Path, requested: str, threads: int) -> tuple[Any, str]:
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = compute_threads(instances=instances)
+    options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     # Threads that wait by spinning take the CPU from those that parse and decode the next requests.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")

@@ -31,8 +31,8 @@ from loaders import (
     pin,
 )
 from loaders.bundle import digest
-from loaders.devices import compute_threads
-from loaders.formats.onnx import OnnxLoader, _session
+from loaders.devices import compute_threads, cpu_count
+from loaders.formats.onnx import OnnxLoader, _session, _shared_session
 from loaders.formats.onnx_external import external_files
 
 
@@ -286,7 +286,7 @@ def test_the_device_is_the_one_that_the_session_really_uses(
     requested: str, available: list[str], started: list[str], device: str
 ) -> None:
     runtime = Runtime(available, started)
-    assert _session(runtime, Path("m.onnx"), requested)[1] == device
+    assert _session(runtime, Path("m.onnx"), requested, 1)[1] == device
     wanted = CUDA in available and requested != "cpu"
     assert runtime.asked == ([(CUDA, {"device_id": int(device[-1]) if ":" in device else 0})] if wanted else []) + [CPU]
 
@@ -294,7 +294,7 @@ def test_the_device_is_the_one_that_the_session_really_uses(
 @pytest.mark.parametrize(("available", "reason"), [([CPU], "onnx-gpu"), ([CUDA, CPU], "could not start")])
 def test_a_gpu_that_is_not_there_is_an_error(available: list[str], reason: str) -> None:
     with pytest.raises(DeviceError, match=reason):
-        _session(Runtime(available, [CPU]), Path("m.onnx"), "cuda")
+        _session(Runtime(available, [CPU]), Path("m.onnx"), "cuda", 1)
 
 
 class OnCard:
@@ -336,16 +336,10 @@ def test_a_session_on_a_card_is_shared_by_threads_and_runs_one_batch_at_a_time(
     assert [len(outcome) for outcome in callers.finish()] == [1, 3]
 
 
-def test_a_session_on_a_cpu_has_copies_instead(digits_onnx: Path) -> None:
-    assert not OnnxLoader().load(digits_onnx, name="m", version="1", metadata={"device": "cpu"}).is_thread_safe
-
-
 def test_threads_are_counted_and_do_not_spin() -> None:
     runtime = Runtime([CPU], [CPU])
-    _session(runtime, Path("m.onnx"), "cpu")
+    _shared_session(runtime, Path("m.onnx"), "cpu", 1, cpu_count())
     assert runtime.options.intra_op_num_threads == compute_threads()
-    _session(runtime, Path("m.onnx"), "cpu", 2)
-    assert runtime.options.intra_op_num_threads == compute_threads(instances=2)
     assert runtime.options.inter_op_num_threads == 1
     assert runtime.options.entries["session.intra_op.allow_spinning"] == "0"
 
