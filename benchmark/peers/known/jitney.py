@@ -34,8 +34,8 @@ def _command(_launch: Launch) -> list[str]:
 
 def _environ(launch: Launch) -> dict[str, str]:
     workload = launch.workload
-    # A text or a picture keeps one core busy as well as two: each core gets a copy of the model. What that costs a
-    # single caller, who has one core then, the table shows.
+    # A text or a picture keeps one core busy as well as two: each core gets a batch of its own. A single caller of the
+    # text model has one core then, which the table shows; of the ONNX model a batch that is alone has both.
     copies = {"MODEL_INSTANCES": str(workload.native_threads), "OMP_NUM_THREADS": "1"}
     return {
         "PYTHONPATH": str(ROOT),
