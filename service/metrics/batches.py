@@ -13,6 +13,7 @@ from service.batching.tickets import BatchInfo
 from service.errors import PredictionFailed
 from service.metrics.buckets import ROWS, SECONDS
 from service.metrics.families import family
+from service.metrics.group_histogram import GroupHistogram
 from service.metrics.present import ModelIdentity, StatusOf, present_state
 
 _MODEL = ("model", "version")
@@ -47,7 +48,14 @@ class BatchMetrics:
             return family(Histogram, name, text, _MODEL, registry, buckets=SECONDS)
 
         self._size = family(Histogram, "inference_batch_size", "Rows per batch", _MODEL, registry, buckets=ROWS)
-        self._queue_wait = seconds("inference_queue_wait_seconds", "Time of a row between admission and its batch")
+        self._queue_wait = family(
+            GroupHistogram,
+            "inference_queue_wait_seconds",
+            "Time of a row between admission and its batch",
+            _MODEL,
+            registry,
+            buckets=SECONDS,
+        )
         self._model_s = seconds("inference_model_seconds", "Time of a batch in the model")
         self._preprocess = seconds("inference_preprocess_seconds", "Time of a request in validation and preparation")
         self._flushes = counter("inference_flushes_total", "Batches, by why they left", "reason")
@@ -114,8 +122,7 @@ class BatchMetrics:
         series.tokens.inc(info.tokens)
         if info.padding_tokens:
             series.padding.inc(info.padding_tokens)
-        for wait_s in waits_s:
-            series.queue_wait.observe(wait_s)
+        series.queue_wait.observe_all(waits_s)
         for error in errors:
             series.errors(error.reason).inc()
 

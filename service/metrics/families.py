@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 
 from prometheus_client import Counter, Gauge, Histogram, values
 
-Family = TypeVar("Family", Counter, Gauge, Histogram)
+from service.metrics.group_histogram import GroupHistogram
+
+Family = TypeVar("Family", Counter, Gauge, Histogram, GroupHistogram)
 
 
 def counts_are_shared() -> bool:
