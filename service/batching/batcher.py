@@ -393,7 +393,9 @@ class ThreadedBatcher:
         if lengths is None and self._length_of is not None:
             lengths = [self._length_of(row) for row in rows]
         lengths = [1] * count if lengths is None else checks.row_lengths(lengths, count)
-        return Ticket.of(rows, lengths, key=key, deadline=deadline, priority=Priority(priority))
+        if type(priority) is not Priority:  # to ask for what it is already takes longer than to see that
+            priority = Priority(priority)
+        return Ticket.of(rows, lengths, key=key, deadline=deadline, priority=priority)
 
     def _patience_s(self, timeout_s: float | None) -> float:
         return self._default_timeout_s if timeout_s is None else checks.patience("timeout_s", timeout_s)
