@@ -45,8 +45,11 @@ class Told(NamedTuple):
     failed_rows: tuple[int, ...]
 
 
-def ask(lane: Lane, requests: Sequence[Asked]) -> list[Buffer]:
-    """A frame that asks for all of them. Raises Unsendable, or FrameError for one that is too large."""
+def ask(lane: Lane, requests: Sequence[Asked], coming: int = 0) -> list[Buffer]:
+    """A frame that asks for all of them. Raises Unsendable, or FrameError for one that is too large.
+
+    coming: how many other requests the front end has received that will soon ask too.
+    """
     described, parts = pack([row for request in requests for row in request.rows])
     heads = [
         [
@@ -60,13 +63,13 @@ def ask(lane: Lane, requests: Sequence[Asked]) -> list[Buffer]:
         ]
         for request in requests
     ]
-    return encoded(FrameKind.ASK, [_written(lane), heads, described], parts)
+    return encoded(FrameKind.ASK, [_written(lane), heads, described, coming], parts)
 
 
-def asked(frame: Frame) -> tuple[Lane, list[Asked]]:
+def asked(frame: Frame) -> tuple[Lane, list[Asked], int]:
     """What `ask` was given; raises FrameError for anything else."""
     try:
-        lane, heads, described = frame.head
+        lane, heads, described, coming = frame.head
         rows = unpack(described, frame.body)
         requests, at = [], 0
         for number, timeout_s, priority, request_id, count, lengths, origin in heads:
@@ -78,7 +81,7 @@ def asked(frame: Frame) -> tuple[Lane, list[Asked]]:
             requests.append(Asked(*who, own, lengths or [1] * count, None if origin is None else str(origin)))
         if at != len(rows):
             raise ValueError("rows without a request, or the other way round")
-        return _read(lane), requests
+        return _read(lane), requests, int(coming)
     except (ValueError, TypeError, LookupError) as error:
         raise FrameError("requests are not described as they should be") from error
 

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from service.batching.policy import nobody
 from service.errors import JitneyError, PredictionFailed
 from service.sharing.asking import Asked, Lane, ask, cancel
 from service.sharing.conversation import hang_up, hear, send_gathered
@@ -20,14 +21,21 @@ MAX_ROWS_PER_FRAME = 1024
 
 
 class Link:
-    """One connection, until it ends. `on_refused(number, error)`: a request that could not be sent.
+    """One connection, until it ends. `on_refused(number, error)`: a request that could not be sent. `on_the_way()`: how
+    many requests this process has received that have not come here yet.
 
     *Thread:* `ask`, `cancel` and `close` may be called from any; `hear` on one, which it keeps.
     """
 
-    def __init__(self, connection: socket.socket, on_refused: Callable[[int, JitneyError], None]) -> None:
+    def __init__(
+        self,
+        connection: socket.socket,
+        on_refused: Callable[[int, JitneyError], None],
+        on_the_way: Callable[[], int] = nobody,
+    ) -> None:
         self._connection = connection
         self._on_refused = on_refused
+        self._on_the_way = on_the_way
         # Of (lane, request), numbers to cancel, and None at the end. Bounded by the threads that wait for an answer.
         self._outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._sender = threading.Thread(target=self._send, name="jitney-link-sender", daemon=True)
@@ -87,7 +95,7 @@ class Link:
 
     def _asked(self, lane: Lane, requests: Sequence[Asked]) -> list[Buffer]:
         try:
-            return ask(lane, requests)
+            return ask(lane, requests, self._on_the_way())
         except (Unsendable, FrameError) as error:
             if len(requests) > 1:
                 return [buffer for request in requests for buffer in self._asked(lane, [request])]

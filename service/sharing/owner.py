@@ -36,7 +36,7 @@ _RAW = OutputSpec()
 
 
 class Owner:
-    """Serves `runtime`, which has been started, to the front ends that connect at `place`.
+    """Serves `runtime`, which is to be started after this is made, to the front ends that connect at `place`.
 
     master_ends: becomes readable when master and front ends are gone. drain_s: how long front ends may take to leave
     after `stop`.
@@ -56,6 +56,7 @@ class Owner:
         self._stop_at: float | None = None
         self._fault: str | None = None
         runtime.on_fatal = self._on_fatal
+        runtime.on_the_way = self._on_the_way
 
     def stop(self) -> None:
         """End as soon as the last front end has left. *Thread:* any, also in a signal's handler."""
@@ -149,6 +150,10 @@ class Owner:
             _log.critical("%s", error)
             return FrameKind.FAILED, described_load_error(error), []
         return FrameKind.MODEL, head, parts
+
+    def _on_the_way(self) -> int:
+        """How many requests front ends have received that will soon be here. *Thread:* any; it never waits."""
+        return sum(peer.coming() for peer in self._peers.copy())  # one step, so that it needs no lock
 
     def _key_of(self, lane: Lane) -> LaneKey:
         model = self._runtime.model

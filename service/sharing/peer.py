@@ -6,11 +6,13 @@ import queue
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from service.batching.admission import Arrival
 from service.batching.one_shot import OneShotEvent
+from service.batching.policy import UNREAD_WAIT_S
 from service.batching.tickets import Priority, Ticket
 from service.errors import JitneyError
 from service.sharing.asking import Asked, Lane, answer, asked
@@ -76,12 +78,15 @@ class Peer:
         key_of: Callable[[Lane], Any],
         convert: Convert,
         on_end: Callable[[Peer], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._connection = connection
         self._door = door
         self._key_of = key_of
         self._convert = convert
         self._on_end = on_end
+        self._clock = clock
+        self._coming = (0, 0.0)  # what the front end told last of requests that will follow, and when
         # Of _Done, refusals (number, error), frames (lists of buffers), and None at the end.
         self._outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         # The reader adds, the sender takes out; single operations on a dictionary are atomic.
@@ -98,6 +103,14 @@ class Peer:
         """Serve it from now on."""
         self._sender.start()
         self._reader.start()
+
+    def coming(self) -> int:
+        """How many requests the front end has received that will soon be here. *Thread:* any; it never waits.
+
+        What was told longer ago than any batch waits for it counts for nothing: some of them may never come.
+        """
+        count, told_at = self._coming
+        return count if count and self._clock() - told_at < UNREAD_WAIT_S else 0
 
     def tell(self, kind: FrameKind, head: Any, parts: Sequence[Buffer] = ()) -> None:
         """Send a frame of the owner's own. *Thread:* any; it never waits."""
@@ -132,7 +145,7 @@ class Peer:
         else:
             raise FrameError(f"a frame of kind {frame.kind.name} comes from the owner only")
 
-    def _admit(self, lane: Lane, requests: Sequence[Asked]) -> None:
+    def _admit(self, lane: Lane, requests: Sequence[Asked], coming: int) -> None:
         """Admit what came in one frame; the eager policy waits until the last of it is inside."""
         door, key = self._door(), self._key_of(lane)
         arrival: Arrival | None = None
@@ -146,6 +159,8 @@ class Peer:
                 except JitneyError as error:
                     self._outbox.put((request.number, error))
         finally:
+            # In this order: when the last of these is inside, the worker thread looks who else is to be waited for.
+            self._coming = coming, self._clock()
             if arrival is not None:
                 arrival.release()
 

@@ -17,6 +17,7 @@ from service.batching import checks
 from service.batching.admission import Admission, Arrival, WorkerState
 from service.batching.course import Course
 from service.batching.inbox import DrainedQueue
+from service.batching.policy import nobody
 from service.batching.status import BatcherStatus
 from service.batching.tickets import Answer, BatchInfo, Priority, Ticket
 from service.batching.waiting import answer_of, named, wait_for
@@ -59,6 +60,7 @@ class RemoteBatcher:
     Where the connection ends, everyone who waits gets WorkerDead at once, and so does whoever asks until another
     owner has told of its model. lane_of: what of a key goes to the owner. model_of: the model of a key. given: the
     app's own model, whose input is known here. origin_text: what the owner is to know of an `origin` of `ask`.
+    on_the_way: see `ThreadedBatcher`; the owner is told, and waits for them as a batcher does for its own.
 
     *Thread:* any thread may call any method.
     """
@@ -75,6 +77,7 @@ class RemoteBatcher:
         default_timeout_s: float,
         given: ModelHandle | None = None,
         origin_text: Callable[[object], str | None] = str,
+        on_the_way: Callable[[], int] = nobody,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._address = address
@@ -85,6 +88,7 @@ class RemoteBatcher:
         self._default_timeout_s = default_timeout_s
         self._given = given
         self._origin_text = origin_text
+        self._on_the_way = on_the_way
         self._clock = clock
         self._numbers = itertools.count(1)
         self._unserved = OwnerState(clock(), WorkerState.STARTING, 0, 0.0, 0.0, None, None, None, None, max_batch_size)
@@ -310,7 +314,7 @@ class RemoteBatcher:
         except OSError:
             connection.close()
             return None
-        link = Link(connection, self._fail)
+        link = Link(connection, self._fail, self._on_the_way)
         with self._lock:
             self._link = link
             if not self._closing.is_set():

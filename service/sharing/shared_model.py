@@ -46,7 +46,7 @@ class SharedModel:
             on_unused=lambda: self.keeper.sweep(),
         )
 
-    def new_batcher(self, on_the_way: Callable[[], int]) -> RemoteBatcher:  # noqa: ARG002 - the owner sees who comes
+    def new_batcher(self, on_the_way: Callable[[], int]) -> RemoteBatcher:
         """One that asks the owner."""
         settings, tracing = self.runtime.settings, self.runtime.tracing
         self.recent = RecentBatches()
@@ -60,6 +60,7 @@ class SharedModel:
             default_timeout_s=settings.request_timeout_ms / 1000,
             given=self.runtime.given,
             origin_text=_nothing if tracing is None else tracing.origin_text,
+            on_the_way=on_the_way,
         )
 
     def learnt(self) -> list[BestSize] | None:

@@ -16,7 +16,7 @@ from service.batching.admission import WorkerState
 from service.batching.batcher import ThreadedBatcher
 from service.batching.tickets import BatchInfo
 from service.outputs import present
-from service.sharing.asking import asked
+from service.sharing.asking import Asked, asked
 from service.sharing.description import described
 from service.sharing.frames import FrameKind, FrameReader, encoded, send
 from service.sharing.peer import Peer
@@ -146,12 +146,16 @@ class OwnerByHand:
         self.tell(FrameKind.STATE, [time.monotonic(), state, 0, 0.0, 0.01, None, None, None, None, 32])
 
     def asked(self) -> list[int]:
+        return [request.number for request in self.asked_and_coming()[0]]
+
+    def asked_and_coming(self) -> tuple[list[Asked], int]:
         frame = self._frames.read()
         assert frame is not None
-        return [request.number for request in asked(frame)[1]]
+        _, requests, coming = asked(frame)
+        return requests, coming
 
 
-def front_end(place: Place, heard: Heard) -> RemoteBatcher:
+def front_end(place: Place, heard: Heard, **options: Any) -> RemoteBatcher:
     return RemoteBatcher(
         place.address,
         listener=heard,
@@ -160,6 +164,7 @@ def front_end(place: Place, heard: Heard) -> RemoteBatcher:
         max_batch_size=32,
         max_batch_latency_s=0.005,
         default_timeout_s=GUARD_S,
+        **options,
     )
 
 

@@ -23,7 +23,7 @@ from service.sharing.link import Link
     "sent",
     [
         b"GET / HTTP/1.1\r\n\r\n",
-        b"".join(encoded(FrameKind.ASK, ["[]", [[1, 1.0, 2, "", 1, None]], ["plain", []]])),
+        b"".join(encoded(FrameKind.ASK, ["[]", [[1, 1.0, 2, "", 1, None]], ["plain", []], 0])),
         b"".join(encoded(FrameKind.ASK, None)),
         b"".join(encoded(FrameKind.CANCEL, 7)),
         b"".join(encoded(FrameKind.MODEL, [])),

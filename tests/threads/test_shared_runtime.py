@@ -94,6 +94,10 @@ def test_batches_are_told_of_and_counted_where_they_run(runtime: Runtime, heard:
     assert 'inference_queue_depth{model="m"' not in page, "the owner shows it"
 
 
+def test_the_owner_is_told_of_what_the_server_has_received(heard: SharedModel):
+    assert heard.new_batcher(lambda: 7)._on_the_way() == 7
+
+
 def test_its_end_does_not_wait_for_an_owner_that_is_not_there(runtime: Runtime):
     assert runtime.close(0.0)
     status = runtime.status()
