@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
+from enum import StrEnum
+from itertools import accumulate
 from typing import NamedTuple
 
 # Rows that hold several texts are made no longer than this, tokens, unless one text alone is.
@@ -17,6 +19,13 @@ DOUBLE_COST_TOKENS = 2048
 FEW_ROWS = 5
 
 Place = tuple[int, int]
+
+
+class Packs(StrEnum):
+    """How a model computes several texts together; an operator reads the value."""
+
+    ONE_ROW = "one row"  # one behind the other, each attended to by itself
+    ROWS = "rows"  # in rows of one length, with a mask that hides them from each other
 
 
 class Packing(NamedTuple):
@@ -44,6 +53,12 @@ def pack(lengths: Sequence[int], padded: Callable[[int], int]) -> Packing:
     wider = (padded(-(-total // rows)) for rows in range(1, FEW_ROWS + 1))
     candidates = [longest, *(length for length in wider if longest < length <= MOST_TOKENS)]
     return min((_filled(lengths, order, length) for length in candidates), key=_cost)
+
+
+def in_one_row(lengths: Sequence[int]) -> Packing:
+    """The texts one behind the other: no padding."""
+    ends = list(accumulate(lengths))
+    return Packing(1, ends[-1], [(0, end - length) for end, length in zip(ends, lengths, strict=True)])
 
 
 def _cost(packing: Packing) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Literal
 
-from loaders.packing import Packing, pack
+from loaders.packing import Packing, Packs, in_one_row, pack
 
 
 class InputKind(StrEnum):
@@ -55,18 +55,19 @@ class TextInput:
 
     Without `encode` the model sees the string itself. `max_length`: tokens after which a text is cut.
     `pad_to_multiple_of`: the padded length of a batch is rounded up to a multiple of this many tokens.
-    `packs`: short texts of a batch share a row of the model, so that a batch costs about what its texts are long.
+    `packs`: how several texts of a batch share a row of the model, so that it costs about what its texts are long; None
+    where each has its own.
     """
 
     kind: ClassVar[InputKind] = InputKind.TEXT
     encode: Callable[[str], EncodedText] | None = None
     max_length: int | None = None
     pad_to_multiple_of: int | None = None
-    packs: bool = False
+    packs: Packs | None = None
 
     def packing(self, lengths: Sequence[int]) -> Packing:
         """Where the model has the texts of a batch, of such lengths in tokens, if it packs them."""
-        return pack(lengths, self.padded_length)
+        return in_one_row(lengths) if self.packs == Packs.ONE_ROW else pack(lengths, self.padded_length)
 
     def padded_length(self, longest: int) -> int:
         """Tokens per row of a batch whose longest text has `longest` tokens; never past `max_length`."""

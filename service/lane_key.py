@@ -42,7 +42,7 @@ def padded_length(key: LaneKey, longest: int) -> int:
 def packing(key: LaneKey) -> Packing | None:
     """In how many rows, and how long ones, the model computes a batch of texts, if short ones share a row."""
     spec = key.model.input
-    if not isinstance(spec, TextInput) or not spec.packs:
+    if not isinstance(spec, TextInput) or spec.packs is None:
         return None
 
     def shape(lengths: Sequence[int]) -> tuple[int, int]:

@@ -12,16 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaders.dependencies import require
-from loaders.packing import Packing
+from loaders.formats.attention_apart import attend_apart
+from loaders.packing import Packing, Packs
 from loaders.signature import EncodedText
 
 # Kinds of models, `config.model_type`, whose layers know where a token stands by its position embedding, or by how far
 # it is from others, whose attention is masked by nothing but what is given, and whose heads read the first token.
 KINDS = frozenset({"bert", "camembert", "distilbert", "electra", "ernie", "mpnet", "roberta", "xlm-roberta"})
 
-# What a model is proved with: a text that fills its row, and two that share one.
+# What a model is proved with: in rows of 12, a text that fills its own, and two that share one.
 _PROOF_LENGTHS = (12, 7, 5)
-_PROOF = Packing(2, 12, [(0, 0), (1, 0), (1, 7)])
 
 
 class PackedArrays(NamedTuple):
@@ -39,19 +39,29 @@ class PackedArrays(NamedTuple):
 class PackedTexts:
     """Runs the encoder of `model` on packed texts, and the model's head, if it has one, on what comes out.
 
-    padding_position: None where positions count from 0. Else a padding token has this one, and the others count from
-    the next one, as in the RoBERTa family.
+    packs: how the texts share rows. padding_position: None where positions count from 0. Else a padding token has this
+    one, and the others count from the next one, as in the RoBERTa family.
     """
 
     def __init__(
-        self, torch: ModuleType, model: Any, *, classifies: bool, pad_id: int, padding_position: int | None
+        self,
+        torch: ModuleType,
+        model: Any,
+        packs: Packs,
+        *,
+        classifies: bool,
+        pad_id: int,
+        padding_position: int | None,
     ) -> None:
         self._torch = torch
+        self._packs = packs
         self._encoder = getattr(model, model.base_model_prefix) if classifies else model
         self._head = _head_of(model) if classifies else None
         self._takes_segments = "token_type_ids" in inspect.signature(self._encoder.forward).parameters
         self._pad_id = pad_id
         self._padding_position = padding_position
+        if packs is Packs.ONE_ROW:
+            attend_apart(torch, model)
 
     def arrays(self, rows: Sequence[EncodedText], packing: Packing) -> PackedArrays:
         """The texts where `packing` has them. An empty one is one padding token, as it is alone."""
@@ -75,10 +85,8 @@ class PackedTexts:
         The arrays as tensors on the device of the model.
         """
         segments = {"token_type_ids": self._torch.zeros_like(ids)} if self._takes_segments else {}
-        is_other = texts[:, :, None] != texts[:, None, :]
-        # As numbers that attention adds: each layer would make them out of yes and no by itself.
-        mask = is_other.new_zeros(is_other.shape, dtype=self._encoder.dtype).masked_fill_(is_other, float("-inf"))
-        output = self._encoder(input_ids=ids, position_ids=positions, attention_mask=mask[:, None], **segments)
+        mask = self._bounds(ids, firsts) if self._packs is Packs.ONE_ROW else self._mask(texts)
+        output = self._encoder(input_ids=ids, position_ids=positions, attention_mask=mask, **segments)
         tokens = output.last_hidden_state.flatten(0, 1)
         if self._head is not None:
             return self._head(inputs_embeds=tokens[firsts][:, None]).logits
@@ -87,6 +95,15 @@ class PackedTexts:
         sums = tokens.new_zeros((len(firsts) + 1, tokens.shape[1]), dtype=self._torch.float32)
         sums.index_add_(0, owners, tokens.float())
         return (sums / owners.bincount(minlength=len(sums))[:, None])[:-1]
+
+    def _bounds(self, ids: Any, firsts: Any) -> Any:
+        """What `attend_apart` asks for."""
+        return self._torch.cat([firsts, firsts.new_tensor([ids.numel()])])[None, None, None]
+
+    def _mask(self, texts: Any) -> Any:
+        """(rows, 1, length, length): what attention adds; as yes and no, each layer would make numbers out of it."""
+        is_other = (texts[:, :, None] != texts[:, None, :])[:, None]
+        return is_other.new_zeros(is_other.shape, dtype=self._encoder.dtype).masked_fill_(is_other, float("-inf"))
 
     def _positions(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         if self._padding_position is None:
@@ -99,7 +116,7 @@ class PackedTexts:
 
 def answers_alike(
     alone: Callable[[list[EncodedText]], NDArray[Any]],
-    together: Callable[[list[EncodedText], Packing], NDArray[Any]],
+    together: Callable[[list[EncodedText]], NDArray[Any]],
     tokens: int,
     tolerance: float,
 ) -> bool:
@@ -110,7 +127,7 @@ def answers_alike(
     rng = np.random.default_rng(0)
     texts = [EncodedText(tuple(rng.integers(0, tokens, length).tolist())) for length in _PROOF_LENGTHS]
     expected = np.concatenate([alone([text]) for text in texts])
-    given = together(texts, _PROOF)
+    given = together(texts)
     return given.shape == expected.shape and bool(
         np.abs(given - expected).max() <= tolerance * max(1.0, float(np.abs(expected).max()))
     )

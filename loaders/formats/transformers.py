@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from loaders.dependencies import require
 from loaders.errors import ModelLoadError
+from loaders.formats.attention_apart import attend_together
 from loaders.formats.packed_texts import KINDS, PackedTexts, answers_alike
 from loaders.formats.text import mean_pooled, of_length_1, pad, text_input
 from loaders.formats.torch_runtime import declared_dtype, free, run_on, torch_on
 from loaders.handle import ModelHandle
-from loaders.packing import Packing
+from loaders.packing import Packs
 from loaders.signature import EncodedText, OutputSpec, TextInput
 
 _log = logging.getLogger("jitney")
@@ -82,7 +83,7 @@ class TransformersLoader:
             model = torch.compile(model, dynamic=True)
         predict = _Texts(torch, model, device, text, pad_id, takes_segments, classifies)
         if metadata.get("pack") and not is_compiled and config.model_type in KINDS:
-            text = replace(text, packs=predict.pack_from_now_on())
+            text = predict.packing_from_now_on(_ways_to_pack(torch, model, device))
         return ModelHandle(
             name=name,
             version=version,
@@ -125,31 +126,33 @@ class _Texts:
 
     def __call__(self, rows: list[EncodedText]) -> NDArray[Any]:
         """(rows, classes) scores, (rows,) numbers of a regression, or (rows, width) embeddings of length 1; float32."""
-        if self._packed is not None:
-            packing = self._text.packing([len(row.ids) or 1 for row in rows])
-            if packing.rows < len(rows):
-                return self._together(self._packed, rows, packing)
+        if self._packed is not None and len(rows) > 1:
+            return self._together(self._packed, self._text, rows)
         return self._alone(rows)
 
-    def pack_from_now_on(self) -> bool:
-        """Let texts share rows, if they get the answers that each gets alone; whether they do."""
-        try:
-            packed = PackedTexts(
-                self._torch,
-                self._model,
-                classifies=self._classifies,
-                pad_id=self._pad_id,
-                padding_position=_padding_position(self._model),
-            )
-            tokens = self._model.get_input_embeddings().num_embeddings
-            rounding = _ROUNDING if self._model.dtype.itemsize >= 4 else _ROUNDING_OF_HALF
-            if answers_alike(self._alone, partial(self._together, packed), tokens, rounding):
-                self._packed = packed
-                return True
-            _log.warning("texts are not packed: the model answers them otherwise than each alone")
-        except Exception as error:
-            _log.warning("texts are not packed: the model does not take them so", exc_info=error)
-        return False
+    def packing_from_now_on(self, ways: Sequence[Packs]) -> TextInput:
+        """Pack texts in the first of these ways in which they get the answers that each gets alone; the input then."""
+        for way in ways:
+            text = replace(self._text, packs=way)
+            try:
+                packed = PackedTexts(
+                    self._torch,
+                    self._model,
+                    way,
+                    classifies=self._classifies,
+                    pad_id=self._pad_id,
+                    padding_position=_padding_position(self._model),
+                )
+                tokens = self._model.get_input_embeddings().num_embeddings
+                rounding = _ROUNDING if self._model.dtype.itemsize >= 4 else _ROUNDING_OF_HALF
+                if answers_alike(self._alone, partial(self._together, packed, text), tokens, rounding):
+                    self._packed, self._text = packed, text
+                    return text
+                _log.warning("texts do not share %s: the model answers them otherwise than each alone", way)
+            except Exception as error:
+                _log.warning("texts do not share %s: the model does not take them so", way, exc_info=error)
+            attend_together(self._model)
+        return self._text
 
     def _alone(self, rows: list[EncodedText]) -> NDArray[Any]:
         """Each text has a row."""
@@ -159,8 +162,11 @@ class _Texts:
         result = self._run_on(self._compute, ids, mask, *segments)
         return _without_one_column(result) if self._classifies else mean_pooled(result, mask)
 
-    def _together(self, packed: PackedTexts, rows: list[EncodedText], packing: Packing) -> NDArray[Any]:
-        """Texts share rows."""
+    def _together(self, packed: PackedTexts, text: TextInput, rows: list[EncodedText]) -> NDArray[Any]:
+        """Texts share rows, as far as that makes them fewer."""
+        packing = text.packing([len(row.ids) or 1 for row in rows])
+        if packing.rows == len(rows):
+            return self._alone(rows)
         result = self._run_on(partial(self._compute_packed, packed), *packed.arrays(rows, packing))
         return _without_one_column(result) if self._classifies else of_length_1(result)
 
@@ -213,6 +219,15 @@ def _output(config: Any) -> OutputSpec:
 def _pad_id(tokenizer: Any, config: Any) -> int:
     candidates = (tokenizer.pad_token_id, config.pad_token_id, tokenizer.eos_token_id)
     return next((int(candidate) for candidate in candidates if candidate is not None), 0)
+
+
+def _ways_to_pack(torch: ModuleType, model: Any, device: str) -> Sequence[Packs]:
+    """The best first. A call of attention for each text spares what a mask would hide; but on a card, or where several
+    threads would share out each of these small calls, they take longer than that.
+    """
+    is_one_thread = device == "cpu" and torch.get_num_threads() == 1
+    has_sdpa = getattr(model.config, "_attn_implementation", None) == "sdpa"
+    return (Packs.ONE_ROW, Packs.ROWS) if is_one_thread and has_sdpa else (Packs.ROWS,)
 
 
 def _positions(model: Any) -> int | None:

@@ -115,20 +115,22 @@ class Cost:
 
 
 class _Front:
-    """The batches of packed rows that are the front of a line: the first row, the first two, and so on."""
+    """The batches of packed rows that are the front of a line: the first row, the first two, and so on.
+
+    Each costs what it would if all of its rows were of their mean length.
+    """
 
     def __init__(self, lengths: NDArray[np.int64], limits: BatchLimits) -> None:
         longest = np.maximum.accumulate(lengths)
         counts = np.arange(1, len(lengths) + 1)
         allowed = (counts == 1) | (counts * longest <= (limits.max_tokens or np.inf))
         # Longer rows never make a batch fit again.
-        self._longest = longest[allowed]
+        self._counts = counts[allowed]
         self._tokens = np.cumsum(lengths)[allowed]
 
     def best(self, table: CostTable, times: float) -> int:
         """How many rows the smallest of the batches has that cost least for a token; or `times` as many."""
-        rows_computed = -(-self._tokens // self._longest)
-        per_token = table.seconds(rows_computed, self._longest) / self._tokens
+        per_token = table.seconds(self._counts, self._tokens / self._counts) / self._tokens
         best = int(np.flatnonzero(per_token <= per_token.min() * (1 + TOLERANCE))[0]) + 1
         return min(max(1, int(best * times)), len(per_token))
 

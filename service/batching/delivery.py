@@ -23,7 +23,7 @@ _log = logging.getLogger("jitney.worker")
 
 
 Lesson = tuple[LaneName, int, int, float]
-"""What a scheduler may learn from a batch: lane, rows that the model computed, their length in tokens, seconds."""
+"""What a scheduler may learn from a batch: lane, rows, padded length in tokens, of packed rows the mean, seconds."""
 
 
 class Delivery:
@@ -80,7 +80,9 @@ class Delivery:
         self._answer(batch, outcomes, info)
         errors = list(outcomes.errors.values())
         if self._learns and outcomes.runs == 1 and not errors and not batch.is_behind:
-            self.lessons.append((batch.lane, info.computed_rows, info.padded_length, info.model_s))
+            # What a packed batch costs is told by its rows, as if all were of their mean length.
+            length = padded_length if packed_rows is None else max(1, round(info.tokens / info.size))
+            self.lessons.append((batch.lane, info.size, length, info.model_s))
         self._listeners.batch(batch, info, errors)
 
     def fail(self, rows: Sequence[Row], errors: Sequence[PredictionFailed]) -> None:

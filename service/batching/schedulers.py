@@ -40,9 +40,9 @@ class LearningScheduler(Scheduler, Protocol):
     """A scheduler that also hears what batches took, and may send one before its time.
 
     `learn(lane, rows, length, seconds)`: a batch of that lane has run, in one piece and without a failure; `length` is
-    what its rows were padded to, tokens. `enough(front, limits)`: so many rows are enough for a batch around `front`,
-    the row whose turn it is: where as many wait, it leaves at once. `learnt(lane)`: what is known of a lane, for
-    people; called by any thread.
+    what its rows were padded to, tokens, or their mean length where they are packed. `enough(front, limits)`: so many
+    rows are enough for a batch around `front`, the row whose turn it is: where as many wait, it leaves at once.
+    `learnt(lane)`: what is known of a lane, for people; called by any thread.
     *Thread:* the worker thread that leads, so one at a time. An exception is logged, and costs nobody anything.
     """
 

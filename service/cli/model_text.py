@@ -58,7 +58,7 @@ def _input(facts: dict[str, Any]) -> str:
     if kind == "text":
         longest = "" if facts["max_length"] is None else f", cut after {facts['max_length']} tokens"
         rounded = f", padded to multiples of {facts['pad_to_multiple_of']}" if facts["pad_to_multiple_of"] else ""
-        packed = ", short ones share a row" if facts["packs"] else ""
+        packed = f", several in {facts['packs']}" if facts["packs"] else ""
         return f"text{'' if facts['tokenised'] else ', as it comes'}{longest}{rounded}{packed}"
     if kind == "image":
         order = "channels first" if facts["layout"] == "NCHW" else "channels last"

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from served import SMALL_PICTURE, Gate, mean_colour, sums, upper
 
 from loaders.handle import ModelHandle
+from loaders.packing import Packs
 from loaders.signature import EncodedText, TabularInput, TensorInput, TextInput
 
 RED = [1.0, 0.0, 0.0]
@@ -403,7 +404,7 @@ def test_explain_counts_the_padding_to_a_multiple(served):
 
 
 def test_explain_counts_the_rows_that_packed_texts_share(served):
-    spec = TextInput(encode=lambda text: EncodedText(tuple(text.encode())), packs=True)
+    spec = TextInput(encode=lambda text: EncodedText(tuple(text.encode())), packs=Packs.ROWS)
     server = served(ModelHandle.from_callable(lambda rows: [0 for _ in rows], name="m", input=spec), max_batch_size=4)
     rows = server.predict("abcdef", "ab", "abc", "abcde", path="/predict?explain=1").json["batch"]
     assert [(row["batch_size"], row["padded_length"], row["padding_share"]) for row in rows] == [(4, 8, 0.0)] * 4

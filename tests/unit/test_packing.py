@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loaders import TextInput
-from loaders.packing import MOST_TOKENS, Packing
+from loaders.packing import MOST_TOKENS, Packing, Packs
 
 LENGTHS = st.lists(st.integers(1, 700), min_size=1, max_size=80)
 
 
 def packed(*lengths: int, multiple: int | None = None, most: int | None = None) -> Packing:
-    return TextInput(None, most, multiple, packs=True).packing(lengths)
+    return TextInput(None, most, multiple, packs=Packs.ROWS).packing(lengths)
 
 
 @given(LENGTHS, st.none() | st.integers(1, 64))
@@ -62,3 +62,11 @@ def test_rows_are_rounded_up_like_those_of_a_text_each() -> None:
     assert packed(9, 4, 4, multiple=8)[:2] == (1, 24)
     assert packed(9, 3, 4, multiple=16)[:2] == (1, 16)
     assert packed(9, multiple=16)[:2] == (1, 16)
+
+
+@given(LENGTHS)
+def test_in_one_row_texts_follow_each_other(lengths: list[int]) -> None:
+    packing = TextInput(packs=Packs.ONE_ROW).packing(lengths)
+    ends = [start + tokens for tokens, (_, start) in zip(lengths, packing.places, strict=True)]
+    assert packing.places == [(0, start) for start in [0, *ends[:-1]]]
+    assert (packing.rows, packing.length) == (1, sum(lengths))

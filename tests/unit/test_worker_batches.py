@@ -106,7 +106,7 @@ class Sees(Fifo):
         return []
 
 
-def test_a_scheduler_is_told_which_lanes_are_packed_and_learns_what_was_computed() -> None:
+def test_a_scheduler_is_told_which_lanes_are_packed_and_learns_how_long_their_rows_are() -> None:
     scheduler = Sees()
     core = Core(scheduler=scheduler, service_s=1.0, packing=lambda key: in_two_rows if key == "packed" else None)
     for key in ("packed", "alone"):
@@ -114,4 +114,4 @@ def test_a_scheduler_is_told_which_lanes_are_packed_and_learns_what_was_computed
     core.run()
     core.worker._learn()
     assert scheduler.packs == [True, False]
-    assert scheduler.lessons == [(2, 7), (3, 6)]
+    assert scheduler.lessons == [(3, 4), (3, 6)]
