@@ -90,11 +90,11 @@ class PackedTexts:
         tokens = output.last_hidden_state.flatten(0, 1)
         if self._head is not None:
             return self._head(inputs_embeds=tokens[firsts][:, None]).logits
-        owners = texts.flatten()
-        # One more than there are texts: it takes what is of the padding.
-        sums = tokens.new_zeros((len(firsts) + 1, tokens.shape[1]), dtype=self._torch.float32)
-        sums.index_add_(0, owners, tokens.float())
-        return (sums / owners.bincount(minlength=len(sums))[:, None])[:-1]
+        tokens, owners = tokens.float(), texts.flatten()
+        # One more than there are texts: it takes what is of the padding. Nothing here makes a card's caller wait.
+        sums = tokens.new_zeros((len(firsts) + 1, tokens.shape[1])).index_add_(0, owners, tokens)
+        counts = tokens.new_zeros(len(sums)).index_add_(0, owners, tokens.new_ones(len(owners)))
+        return (sums / counts[:, None])[:-1]
 
     def _bounds(self, ids: Any, firsts: Any) -> Any:
         """What `attend_apart` asks for."""
