@@ -38,7 +38,7 @@ class Cost:
     is, so a row with p rows in front of it is in one of the next p + 1 batches of its lane, whatever arrives meanwhile.
 
     Where the model packs rows (`BatchLimits.packs`) they make each other no longer, and nothing is sorted: as many
-    leave from the front as cost least together, and no more, since those would only wait for each other.
+    leave from the front as cost least together.
 
     *Thread:* worker.
     """
@@ -129,9 +129,9 @@ class _Front:
         self._tokens = np.cumsum(lengths)[allowed]
 
     def best(self, table: CostTable, times: float) -> int:
-        """How many rows the smallest of the batches has that cost least for a token; or `times` as many."""
+        """How many rows the largest of the batches has that cost least for a token; or `times` as many."""
         per_token = table.seconds(self._counts, self._tokens / self._counts) / self._tokens
-        best = int(np.flatnonzero(per_token <= per_token.min() * (1 + TOLERANCE))[0]) + 1
+        best = int(np.flatnonzero(per_token <= per_token.min() * (1 + TOLERANCE))[-1]) + 1
         return min(max(1, int(best * times)), len(per_token))
 
 
