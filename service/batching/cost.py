@@ -84,17 +84,16 @@ class Cost:
         return answer
 
     def select(self, rows: Sequence[Row], limits: BatchLimits, passes: int) -> list[int]:  # noqa: ARG002
-        """A batch with rows[0] in it, longest row first."""
+        """A batch with rows[0] in it: of packed rows the first, of others some alike in length, longest first."""
         if len(rows) == 1:
             return [0]
-        if limits.packs:
-            self._batches += 1
-            lengths = np.array([row.length for row in rows[: limits.max_rows]])
-            return list(range(_Front(lengths, limits).best(self.table(rows[0].ticket.lane), self._probed())))
-        order = sorted(range(len(rows)), key=lambda position: -rows[position].length)
-        table = self.table(rows[0].ticket.lane)
-        around = _Around(order.index(0), np.array([rows[position].length for position in order]), limits)
         self._batches += 1
+        table = self.table(rows[0].ticket.lane)
+        if limits.packs:
+            lengths = np.array([row.length for row in rows[: limits.max_rows]])
+            return list(range(_Front(lengths, limits).best(table, self._probed())))
+        order = sorted(range(len(rows)), key=lambda position: -rows[position].length)
+        around = _Around(order.index(0), np.array([rows[position].length for position in order]), limits)
         start, size = around.best(table, self._probed())
         return order[start : start + size]
 

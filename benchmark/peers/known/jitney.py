@@ -56,8 +56,8 @@ PEER = Peer(
     title="**Jitney**",
     packages=("jitney", "gunicorn", "gunicorn-h1c", "flask"),
     tuning="`BATCH_POLICY=eager` with `MAX_BATCH_LATENCY_MS=10`; for texts and pictures `MODEL_INSTANCES` with one "
-    "native thread for each core; for texts `SCHEDULER=cost` with batches of up to 32, for pictures of up to 2; "
-    "validation, metrics, deadlines, admission and request ids are on, as ever",
+    "native thread for each core; for texts `SCHEDULER=cost`, which packs them, with batches of up to 32, for "
+    "pictures of up to 2; validation, metrics, deadlines, admission and request ids are on, as ever",
     forms={
         "tabular": Form(
             _PREDICT,
