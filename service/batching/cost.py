@@ -90,8 +90,8 @@ class Cost:
         self._batches += 1
         table = self.table(rows[0].ticket.lane)
         if limits.packs:
-            lengths = np.array([row.length for row in rows[: limits.max_rows]])
-            return list(range(_Front(lengths, limits).best(table, self._probed())))
+            front = _Front(rows, limits)
+            return front.positions[: front.best(table, self._probed())]
         order = sorted(range(len(rows)), key=lambda position: -rows[position].length)
         around = _Around(order.index(0), np.array([rows[position].length for position in order]), limits)
         start, size = around.best(table, self._probed())
@@ -116,16 +116,21 @@ class Cost:
 class _Front:
     """The batches of packed rows that are the front of a line: the first row, the first two, and so on.
 
-    Each costs what it would if all of its rows were of their mean length.
+    Each costs what it would if all of its rows were of their mean length. `positions`: of the rows in the line. Those
+    are left out that would break the token budget, which counts rows times the longest; their turn comes.
     """
 
-    def __init__(self, lengths: NDArray[np.int64], limits: BatchLimits) -> None:
-        longest = np.maximum.accumulate(lengths)
-        counts = np.arange(1, len(lengths) + 1)
-        allowed = (counts == 1) | (counts * longest <= (limits.max_tokens or np.inf))
-        # Longer rows never make a batch fit again.
-        self._counts = counts[allowed]
-        self._tokens = np.cumsum(lengths)[allowed]
+    def __init__(self, rows: Sequence[Row], limits: BatchLimits) -> None:
+        self.positions: list[int] = []
+        longest = 0
+        for position, row in enumerate(rows):
+            if len(self.positions) == limits.max_rows:
+                break
+            if limits.fits(len(self.positions) + 1, max(longest, row.length)):
+                longest = max(longest, row.length)
+                self.positions.append(position)
+        self._counts = np.arange(1, len(self.positions) + 1)
+        self._tokens = np.cumsum([rows[position].length for position in self.positions])
 
     def best(self, table: CostTable, times: float) -> int:
         """How many rows the largest of the batches has that cost least for a token; or `times` as many."""

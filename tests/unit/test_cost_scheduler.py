@@ -378,8 +378,9 @@ def test_of_packed_batches_the_largest_leaves_that_costs_least_for_a_token() -> 
 def test_packed_batches_stay_within_both_limits() -> None:
     scheduler = taught(by_call)
     assert packed(scheduler, [8] * 20, max_rows=6) == list(range(6))
-    # The budget counts rows times the longest, whatever the model computes.
-    assert packed(scheduler, [10, 10, 30, 10], max_tokens=60) == [0, 1]
+    # The budget counts rows times the longest, whatever the model computes; a long row leaves when its turn comes.
+    assert packed(scheduler, [10, 10, 30, 10, 20, 10], max_tokens=60) == [0, 1, 3, 5]
+    assert packed(scheduler, [30, 10, 10, 10], max_tokens=60) == [0, 1]
     assert packed(scheduler, [100, 10], max_tokens=60) == [0]
 
 
