@@ -54,13 +54,12 @@ def copied(load: Callable[[], ModelHandle], path: str | Path, count: int) -> Mod
         return load()
     before = _stamp(Path(path))
     first = load()
-    if first.is_thread_safe:
-        return first
     handles = [first]
     copies = Copies(handles)
     try:
-        for _ in range(1, count):
+        while len(handles) < count and not first.is_thread_safe:
             handles.append(load())
+        # Also of what is loaded once: the loader may have opened the files several times.
         if _stamp(Path(path)) != before:
             raise ModelLoadError(
                 f"the model's files changed while its {count} copies were loaded (MODEL_INSTANCES): load it again"
@@ -69,6 +68,8 @@ def copied(load: Callable[[], ModelHandle], path: str | Path, count: int) -> Mod
         with suppress(BaseException):  # what went wrong first is what the operator has to know
             copies.close()
         raise
+    if first.is_thread_safe:
+        return first
     warnings = first.warnings
     if first.device != "cpu":
         warnings += (

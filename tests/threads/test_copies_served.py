@@ -191,6 +191,15 @@ def test_copies_of_files_that_change_meanwhile_are_refused(serve, loader):
     assert [copy.freed for copy in loader.copies] == [1, 1]
 
 
+def test_a_shared_model_of_files_that_change_while_they_are_read_is_refused(serve, loader):
+    """A loader may open them more than once for one model."""
+    loader.is_thread_safe = True
+    loader.before[0] = lambda path: path.write_bytes(b"other weights")
+    runtime = serve("1")
+    assert "changed while its 2 copies were loaded" in str(runtime.load_error)
+    assert [copy.freed for copy in loader.copies] == [1]
+
+
 def test_a_swap_under_load_is_seen_by_both_threads_at_once_and_frees_both_old_copies(serve, loader, tmp_path):
     over = threading.Event()
     runtime = serve("1", max_batch_size=4, model_cache_size=1)
