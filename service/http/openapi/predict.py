@@ -50,7 +50,11 @@ BATCH_INFO = {
         },
         "queue_ms": {"type": "number", "description": "From the queue to the model."},
         "model_ms": _MILLISECONDS | {"description": "In the model, the whole batch."},
-        "padded_length": _COUNT | {"description": "Tokens to which each row was padded; 1 where rows have no length."},
+        "padded_length": _COUNT
+        | {
+            "description": "Tokens of each row that the model computed, of which short texts may share one; 1 where "
+            "rows have no length."
+        },
         "padding_share": {"type": "number", "minimum": 0, "maximum": 1, "description": "Tokens that were padding."},
     },
     "required": [
