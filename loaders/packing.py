@@ -18,6 +18,10 @@ DOUBLE_COST_TOKENS = 2048
 # Besides rows as long as the longest text, those are tried that so many rows would have to be.
 FEW_ROWS = 5
 
+# Texts of which so little would be padding, as a share of what is computed, are not put into one row: that costs a call
+# of attention for each, which is about what a token or two of a small model cost.
+LITTLE_PADDING = 0.1
+
 Place = tuple[int, int]
 
 
@@ -47,7 +51,7 @@ def pack(lengths: Sequence[int], padded: Callable[[int], int]) -> Packing:
     """
     longest = padded(max(lengths))
     if len(lengths) == 1:
-        return Packing(1, longest, [(0, 0)])
+        return _each_alone(lengths, longest)
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     total = sum(lengths)
     wider = (padded(-(-total // rows)) for rows in range(1, FEW_ROWS + 1))
@@ -55,10 +59,17 @@ def pack(lengths: Sequence[int], padded: Callable[[int], int]) -> Packing:
     return min((_filled(lengths, order, length) for length in candidates), key=_cost)
 
 
-def in_one_row(lengths: Sequence[int]) -> Packing:
-    """The texts one behind the other: no padding."""
+def in_one_row(lengths: Sequence[int], padded: Callable[[int], int]) -> Packing:
+    """The texts one behind the other, without padding; each in a row of its own where there would be little of it."""
+    row = padded(max(lengths))
+    if len(lengths) == 1 or sum(lengths) >= (1 - LITTLE_PADDING) * row * len(lengths):
+        return _each_alone(lengths, row)
     ends = list(accumulate(lengths))
     return Packing(1, ends[-1], [(0, end - length) for end, length in zip(ends, lengths, strict=True)])
+
+
+def _each_alone(lengths: Sequence[int], row: int) -> Packing:
+    return Packing(len(lengths), row, [(number, 0) for number in range(len(lengths))])
 
 
 def _cost(packing: Packing) -> int:

@@ -67,7 +67,8 @@ class TextInput:
 
     def packing(self, lengths: Sequence[int]) -> Packing:
         """Where the model has the texts of a batch, of such lengths in tokens, if it packs them."""
-        return in_one_row(lengths) if self.packs == Packs.ONE_ROW else pack(lengths, self.padded_length)
+        shape = in_one_row if self.packs == Packs.ONE_ROW else pack
+        return shape(lengths, self.padded_length)
 
     def padded_length(self, longest: int) -> int:
         """Tokens per row of a batch whose longest text has `longest` tokens; never past `max_length`."""

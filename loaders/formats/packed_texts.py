@@ -20,8 +20,17 @@ from loaders.signature import EncodedText
 # it is from others, whose attention is masked by nothing but what is given, and whose heads read the first token.
 KINDS = frozenset({"bert", "camembert", "distilbert", "electra", "ernie", "mpnet", "roberta", "xlm-roberta"})
 
-# What a model is proved with: in rows of 12, a text that fills its own, and two that share one.
-_PROOF_LENGTHS = (12, 7, 5)
+# What a model is proved with: a text that fills its row, and two that share one with padding; or all in one.
+_PROOF_LENGTHS = (12, 6, 4)
+_PROOFS = {
+    Packs.ROWS: Packing(2, 12, [(0, 0), (1, 0), (1, 6)]),
+    Packs.ONE_ROW: Packing(1, 22, [(0, 0), (0, 12), (0, 18)]),
+}
+
+
+def is_known(config: Any) -> bool:
+    """Whether models of that configuration are known to allow it, apart from the proof that each has to give."""
+    return config.model_type in KINDS and not getattr(config, "is_decoder", False)
 
 
 class PackedArrays(NamedTuple):
@@ -116,21 +125,20 @@ class PackedTexts:
 
 def answers_alike(
     alone: Callable[[list[EncodedText]], NDArray[Any]],
-    together: Callable[[list[EncodedText]], NDArray[Any]],
+    together: Callable[[list[EncodedText], Packing], NDArray[Any]],
+    way: Packs,
     tokens: int,
     tolerance: float,
 ) -> bool:
     """Whether made-up texts get the same answers in rows that they share as each alone.
 
-    tokens: how many the model knows. tolerance: of a difference, as a share of the largest number.
+    tokens: how many the model knows. tolerance: of a difference, as a share of the largest number of the answers.
     """
     rng = np.random.default_rng(0)
     texts = [EncodedText(tuple(rng.integers(0, tokens, length).tolist())) for length in _PROOF_LENGTHS]
     expected = np.concatenate([alone([text]) for text in texts])
-    given = together(texts)
-    return given.shape == expected.shape and bool(
-        np.abs(given - expected).max() <= tolerance * max(1.0, float(np.abs(expected).max()))
-    )
+    given = together(texts, _PROOFS[way])
+    return given.shape == expected.shape and bool(np.abs(given - expected).max() <= tolerance * np.abs(expected).max())
 
 
 def _head_of(model: Any) -> Any:

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from loaders.dependencies import require
 from loaders.errors import ModelLoadError
 from loaders.formats.attention_apart import attend_together
-from loaders.formats.packed_texts import KINDS, PackedTexts, answers_alike
+from loaders.formats.packed_texts import PackedTexts, answers_alike, is_known
 from loaders.formats.text import mean_pooled, of_length_1, pad, text_input
 from loaders.formats.torch_runtime import declared_dtype, free, run_on, torch_on
 from loaders.handle import ModelHandle
-from loaders.packing import Packs
+from loaders.packing import Packing, Packs
 from loaders.signature import EncodedText, OutputSpec, TextInput
 
 _log = logging.getLogger("jitney")
@@ -36,6 +36,9 @@ _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 # How far the answer to a text may be from the one it gets alone, as a share of the largest number, for packing to count
 # as right: rounding, of floats and of the shorter types.
 _ROUNDING, _ROUNDING_OF_HALF = 1e-4, 0.03
+
+# From this width on a call of attention for each text costs no more than a token or two.
+_WIDE = 256
 
 
 class TransformersLoader:
@@ -82,8 +85,8 @@ class TransformersLoader:
             # One program for all lengths and batch sizes; made at the first batch, which is the warm-up's.
             model = torch.compile(model, dynamic=True)
         predict = _Texts(torch, model, device, text, pad_id, takes_segments, classifies)
-        if metadata.get("pack") and not is_compiled and config.model_type in KINDS:
-            text = predict.packing_from_now_on(_ways_to_pack(torch, model, device))
+        if metadata.get("pack") and not is_compiled and is_known(config):
+            text = predict.packing_from_now_on(_ways_to_pack(torch, model, text, device))
         return ModelHandle(
             name=name,
             version=version,
@@ -126,14 +129,18 @@ class _Texts:
 
     def __call__(self, rows: list[EncodedText]) -> NDArray[Any]:
         """(rows, classes) scores, (rows,) numbers of a regression, or (rows, width) embeddings of length 1; float32."""
-        if self._packed is not None and len(rows) > 1:
-            return self._together(self._packed, self._text, rows)
-        return self._alone(rows)
+        if self._packed is None or len(rows) == 1:
+            return self._alone(rows)
+        packing = self._text.packing([len(row.ids) or 1 for row in rows])
+        if packing.rows == len(rows):
+            return self._alone(rows)
+        results = self._together(self._packed, rows, packing)
+        # A text of whose numbers one is none makes none of whatever shares its row: no mask hides that.
+        return results if np.isfinite(results).all() else self._alone(rows)
 
     def packing_from_now_on(self, ways: Sequence[Packs]) -> TextInput:
         """Pack texts in the first of these ways in which they get the answers that each gets alone; the input then."""
         for way in ways:
-            text = replace(self._text, packs=way)
             try:
                 packed = PackedTexts(
                     self._torch,
@@ -145,9 +152,9 @@ class _Texts:
                 )
                 tokens = self._model.get_input_embeddings().num_embeddings
                 rounding = _ROUNDING if self._model.dtype.itemsize >= 4 else _ROUNDING_OF_HALF
-                if answers_alike(self._alone, partial(self._together, packed, text), tokens, rounding):
-                    self._packed, self._text = packed, text
-                    return text
+                if answers_alike(self._alone, partial(self._together, packed), way, tokens, rounding):
+                    self._packed, self._text = packed, replace(self._text, packs=way)
+                    return self._text
                 _log.warning("texts do not share %s: the model answers them otherwise than each alone", way)
             except Exception as error:
                 _log.warning("texts do not share %s: the model does not take them so", way, exc_info=error)
@@ -162,11 +169,8 @@ class _Texts:
         result = self._run_on(self._compute, ids, mask, *segments)
         return _without_one_column(result) if self._classifies else mean_pooled(result, mask)
 
-    def _together(self, packed: PackedTexts, text: TextInput, rows: list[EncodedText]) -> NDArray[Any]:
-        """Texts share rows, as far as that makes them fewer."""
-        packing = text.packing([len(row.ids) or 1 for row in rows])
-        if packing.rows == len(rows):
-            return self._alone(rows)
+    def _together(self, packed: PackedTexts, rows: list[EncodedText], packing: Packing) -> NDArray[Any]:
+        """Texts share rows."""
         result = self._run_on(partial(self._compute_packed, packed), *packed.arrays(rows, packing))
         return _without_one_column(result) if self._classifies else of_length_1(result)
 
@@ -221,13 +225,17 @@ def _pad_id(tokenizer: Any, config: Any) -> int:
     return next((int(candidate) for candidate in candidates if candidate is not None), 0)
 
 
-def _ways_to_pack(torch: ModuleType, model: Any, device: str) -> Sequence[Packs]:
-    """The best first. A call of attention for each text spares what a mask would hide; but on a card, or where several
-    threads would share out each of these small calls, they take longer than that.
+def _ways_to_pack(torch: ModuleType, model: Any, text: TextInput, device: str) -> Sequence[Packs]:
+    """The best first. A call of attention for each text spares what a mask would hide; but on a card, in a narrow
+    model, or where several threads would share out each of these small calls, they take longer than that.
     """
+    config = model.config
     is_one_thread = device == "cpu" and torch.get_num_threads() == 1
-    has_sdpa = getattr(model.config, "_attn_implementation", None) == "sdpa"
-    return (Packs.ONE_ROW, Packs.ROWS) if is_one_thread and has_sdpa else (Packs.ROWS,)
+    is_wide = getattr(config, "hidden_size", 0) >= _WIDE
+    has_sdpa = getattr(config, "_attn_implementation", None) == "sdpa"
+    if is_one_thread and is_wide and has_sdpa and text.pad_to_multiple_of is None:
+        return Packs.ONE_ROW, Packs.ROWS
+    return (Packs.ROWS,)
 
 
 def _positions(model: Any) -> int | None:

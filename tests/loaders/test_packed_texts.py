@@ -92,20 +92,23 @@ def test_texts_that_share_rows_get_the_answers_of_each_alone(
 
 
 @pytest.mark.parametrize(
-    ("device", "threads", "attention", "first"),
+    ("device", "threads", "attention", "width", "multiple", "first"),
     [
-        ("cpu", 1, "sdpa", Packs.ONE_ROW),
-        ("cpu", 2, "sdpa", Packs.ROWS),
-        ("cpu", 1, "eager", Packs.ROWS),
-        ("cuda:0", 1, "sdpa", Packs.ROWS),
+        ("cpu", 1, "sdpa", 384, None, Packs.ONE_ROW),
+        ("cpu", 2, "sdpa", 384, None, Packs.ROWS),
+        ("cpu", 1, "eager", 384, None, Packs.ROWS),
+        ("cpu", 1, "sdpa", 128, None, Packs.ROWS),
+        ("cpu", 1, "sdpa", 384, 8, Packs.ROWS),
+        ("cuda:0", 1, "sdpa", 384, None, Packs.ROWS),
     ],
 )
 def test_texts_follow_each_other_in_one_row_where_one_thread_computes_a_batch(
-    device: str, threads: int, attention: str, first: Packs
+    device: str, threads: int, attention: str, width: int, multiple: int | None, first: Packs
 ) -> None:
     torch = SimpleNamespace(get_num_threads=lambda: threads)
-    model = SimpleNamespace(config=SimpleNamespace(_attn_implementation=attention))
-    assert transformers._ways_to_pack(torch, model, device)[0] is first  # type: ignore[arg-type]
+    model = SimpleNamespace(config=SimpleNamespace(_attn_implementation=attention, hidden_size=width))
+    text = TextInput(None, None, multiple)
+    assert transformers._ways_to_pack(torch, model, text, device)[0] is first  # type: ignore[arg-type]
 
 
 def test_every_kind_that_is_packed_is_compared_here() -> None:
@@ -220,3 +223,45 @@ def test_a_bundle_that_declares_the_input_keeps_it_packed(made: Make, bundle: Ca
     assert packs(handle)
     assert isinstance(handle.input, TextInput)
     assert handle.input.max_length == 9
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("way", Packs)
+def test_a_text_without_numbers_leaves_those_beside_it_their_answers(
+    made: Make, tried: Callable[..., None], way: Packs, head: str
+) -> None:
+    directory = made("Bert", head)
+    alone = load_model(directory)
+    tried(way)
+    handle = load_model(directory, pack=True)
+    assert packs(handle) is way
+    bad, good = len(VOCABULARY) - 1, [text for text in texts(12, 3, 4, 9) if len(VOCABULARY) - 1 not in text.ids]
+    for one in (handle, alone):
+        one.predict._model.get_input_embeddings().weight.data[bad] = np.nan  # type: ignore[attr-defined]
+    rows = [*good[:2], EncodedText((bad, 2)), *good[2:]]
+    given = answers(handle, rows)
+    np.testing.assert_allclose(given, answers_alone(alone, rows), atol=1e-5)
+    assert [bool(np.isfinite(one).all()) for one in given].count(False) == 1
+
+
+def test_a_model_that_reads_from_left_to_right_has_a_row_for_each_text(made: Make) -> None:
+    assert packs(load_model(made("Bert", is_decoder=True), pack=True)) is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_small_differences_show_when_a_model_is_proved(
+    made: Make, tried: Callable[..., None], monkeypatch: pytest.MonkeyPatch, bundle: Callable[..., Path], dtype: str
+) -> None:
+    """Of a wide embedding each number is small, and a tenth of it is far more than rounding."""
+    tried(Packs.ROWS)
+    compute = packed_texts.PackedTexts.compute
+
+    def a_little_off(self: Any, ids: Any, *others: Any) -> Any:
+        results = compute(self, ids, *others)
+        results[:, 0] += 0.1 * results.abs().max()
+        return results
+
+    monkeypatch.setattr(packed_texts.PackedTexts, "compute", a_little_off)
+    directory = made("Bert", hidden_size=256, initializer_range=0.02)
+    toml = f'[model]\nfile = "{directory.name}"\ndtype = "{dtype}"\n'
+    assert packs(load_model(bundle(toml, directory), pack=True)) is None

@@ -64,9 +64,24 @@ def test_rows_are_rounded_up_like_those_of_a_text_each() -> None:
     assert packed(9, multiple=16)[:2] == (1, 16)
 
 
+def one_row(*lengths: int, multiple: int | None = None) -> Packing:
+    return TextInput(None, None, multiple, packs=Packs.ONE_ROW).packing(lengths)
+
+
 @given(LENGTHS)
 def test_in_one_row_texts_follow_each_other(lengths: list[int]) -> None:
-    packing = TextInput(packs=Packs.ONE_ROW).packing(lengths)
-    ends = [start + tokens for tokens, (_, start) in zip(lengths, packing.places, strict=True)]
+    packing = one_row(*lengths, 1, 30)
+    ends = [start + tokens for tokens, (_, start) in zip([*lengths, 1, 30], packing.places, strict=True)]
     assert packing.places == [(0, start) for start in [0, *ends[:-1]]]
-    assert (packing.rows, packing.length) == (1, sum(lengths))
+    assert (packing.rows, packing.length) == (1, sum(lengths) + 31)
+
+
+@pytest.mark.parametrize("lengths", [(7,), (9, 9, 9), (10, 9, 8)])
+def test_texts_with_hardly_any_padding_have_a_row_each(lengths: tuple[int, ...]) -> None:
+    packing = one_row(*lengths)
+    assert (packing.rows, packing.length) == (len(lengths), max(lengths))
+    assert packing.places == [(number, 0) for number in range(len(lengths))]
+
+
+def test_a_text_that_is_alone_is_padded_as_ever() -> None:
+    assert one_row(5, multiple=8)[:2] == (1, 8)
