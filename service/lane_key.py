@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from loaders.handle import ModelHandle
 from loaders.signature import TextInput
-from service.batching.policy import Packing
+from service.batching.policy import PackedShape
 from service.batching.tickets import LaneName
 
 
@@ -39,7 +39,7 @@ def padded_length(key: LaneKey, longest: int) -> int:
     return spec.padded_length(longest) if isinstance(spec, TextInput) else longest
 
 
-def packing(key: LaneKey) -> Packing | None:
+def packing(key: LaneKey) -> PackedShape | None:
     """In how many rows, and how long ones, the model computes a batch of texts, if short ones share a row."""
     spec = key.model.input
     if not isinstance(spec, TextInput) or spec.packs is None:

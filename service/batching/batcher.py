@@ -15,7 +15,7 @@ from service.batching.inbox import DrainedQueue
 from service.batching.lanes import Lanes
 from service.batching.listeners import BatchListener, Listeners, OnOrigins
 from service.batching.one_shot import OneShotEvent
-from service.batching.policy import BatchPolicy, Company, Packing, each_alone, nobody, side_by_side
+from service.batching.policy import BatchPolicy, Company, PackedShape, each_alone, nobody, side_by_side
 from service.batching.schedulers import Scheduler, make_scheduler
 from service.batching.status import BatcherStatus
 from service.batching.threads import WorkerThreads
@@ -76,7 +76,7 @@ class ThreadedBatcher:
         on_origins: OnOrigins | None = None,
         on_the_way: Callable[[], int] = nobody,
         is_pipelined: Callable[[Any], bool] = side_by_side,
-        packing: Callable[[Any], Packing | None] = each_alone,
+        packing: Callable[[Any], PackedShape | None] = each_alone,
         name: str = "jitney",
         clock: Callable[[], float] = time.monotonic,
         inbox: Inbox | None = None,

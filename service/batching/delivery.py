@@ -15,7 +15,7 @@ from service.batching.faults import FaultKind, log_error
 from service.batching.instances import instance
 from service.batching.isolation import Outcomes
 from service.batching.listeners import Listeners
-from service.batching.policy import Packing
+from service.batching.policy import PackedShape
 from service.batching.tickets import Batch, BatchInfo, LaneName, Row, Ticket
 from service.errors import PredictionFailed
 
@@ -44,7 +44,7 @@ class Delivery:
         max_batch_size: int,
         learns: bool,
         padded_length: Callable[[Hashable, int], int] | None,
-        packing: Callable[[Hashable], Packing | None],
+        packing: Callable[[Hashable], PackedShape | None],
     ) -> None:
         self._lock = threading.Lock()
         self._admission = admission

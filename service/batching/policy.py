@@ -28,11 +28,11 @@ def side_by_side(key: Hashable) -> bool:  # noqa: ARG001
     return False
 
 
-Packing = Callable[[Sequence[int]], tuple[int, int]]
+PackedShape = Callable[[Sequence[int]], tuple[int, int]]
 """To rows of such lengths, in tokens: in how many rows, and of what length, the model computes them together."""
 
 
-def each_alone(key: Hashable) -> Packing | None:  # noqa: ARG001
+def each_alone(key: Hashable) -> PackedShape | None:  # noqa: ARG001
     """What a batcher takes for granted of models: that no two rows of a batch share one of the model's."""
     return None
 

@@ -18,7 +18,7 @@ from service.batching.instances import Instance, Instances
 from service.batching.isolation import run_isolated
 from service.batching.lanes import Lane, Lanes
 from service.batching.listeners import Listeners, tell
-from service.batching.policy import BatchLimits, Packing, each_alone, side_by_side
+from service.batching.policy import BatchLimits, PackedShape, each_alone, side_by_side
 from service.batching.schedulers import LearningScheduler, Scheduler
 from service.batching.tickets import Batch, Job, Row, Ticket, requests_of
 from service.errors import SchedulerFailed
@@ -61,7 +61,7 @@ class Worker:
         on_stop: Callable[[], None] | None = None,
         padded_length: Callable[[Hashable, int], int] | None = None,
         is_pipelined: Callable[[Hashable], bool] = side_by_side,
-        packing: Callable[[Hashable], Packing | None] = each_alone,
+        packing: Callable[[Hashable], PackedShape | None] = each_alone,
         clock: Callable[[], float],
     ) -> None:
         self._admission = admission

@@ -9,7 +9,7 @@ from service.batching.admission import Admission, Arrival, WorkerState
 from service.batching.faults import FaultKind
 from service.batching.lanes import Lanes
 from service.batching.listeners import Listeners
-from service.batching.policy import BatchPolicy, Company, Packing, each_alone, nobody
+from service.batching.policy import BatchPolicy, Company, PackedShape, each_alone, nobody
 from service.batching.schedulers import Fifo, Scheduler
 from service.batching.tickets import BatchInfo, FlushReason, Priority, Ticket
 from service.batching.worker import Worker
@@ -65,7 +65,7 @@ class Core:
         inbox: Callable[[FakeClock], FakeInbox] = FakeInbox,
         on_start: Callable[[], None] | None = None,
         padded_length: Callable[[Hashable, int], int] | None = None,
-        packing: Callable[[Hashable], Packing | None] = each_alone,
+        packing: Callable[[Hashable], PackedShape | None] = each_alone,
     ) -> None:
         self.clock = FakeClock()
         self.inbox = inbox(self.clock)

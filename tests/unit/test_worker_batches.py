@@ -10,7 +10,7 @@ from support.core import Core
 
 from service.batching.admission import WorkerState
 from service.batching.cost_table import BestSize
-from service.batching.policy import BatchLimits, Packing
+from service.batching.policy import BatchLimits, PackedShape
 from service.batching.schedulers import Fifo
 from service.batching.tickets import LaneName, Row
 from service.errors import SchedulerFailed
@@ -73,7 +73,7 @@ def test_nonsense_about_the_packing_costs_nobody_an_answer(shape: Any, caplog: p
 
 
 def test_a_batch_whose_packing_is_not_told_fails_and_the_service_goes_on(caplog: pytest.LogCaptureFixture) -> None:
-    def packing(key: Hashable) -> Packing | None:
+    def packing(key: Hashable) -> PackedShape | None:
         if key == "bad":
             raise KeyError(key)
         return None
