@@ -34,9 +34,3 @@ def attend_apart(torch: ModuleType, model: Any) -> None:
     attention.register(_NAME, apart)
     masks.register(_NAME, masks["sdpa"])
     model.set_attn_implementation(_NAME)
-
-
-def attend_together(model: Any) -> None:
-    """Undo `attend_apart`, where it was done."""
-    if model.config._attn_implementation == _NAME:
-        model.set_attn_implementation("sdpa")

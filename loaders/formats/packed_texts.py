@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from loaders.dependencies import require
 from loaders.formats.attention_apart import attend_apart
 from loaders.packing import Packing, Packs
-from loaders.signature import EncodedText
+from loaders.signature import EncodedText, TextInput
 
 # Kinds of models, `config.model_type`, whose layers know where a token stands by its position embedding, or by how far
 # it is from others, whose attention is masked by nothing but what is given, and whose heads read the first token.
@@ -27,10 +27,30 @@ _PROOFS = {
     Packs.ONE_ROW: Packing(1, 22, [(0, 0), (0, 12), (0, 18)]),
 }
 
+# How far the answer to a text may be from the one it gets alone, as a share of the largest number, for packing to count
+# as right: rounding, of floats and of the shorter types.
+_ROUNDING, _ROUNDING_OF_HALF = 1e-4, 0.03
+
+# From this width on a call of attention for each text costs no more than a token or two.
+_WIDE = 256
+
 
 def is_known(config: Any) -> bool:
     """Whether models of that configuration are known to allow it, apart from the proof that each has to give."""
     return config.model_type in KINDS and not getattr(config, "is_decoder", False)
+
+
+def ways_to_pack(torch: ModuleType, model: Any, text: TextInput, device: str) -> Sequence[Packs]:
+    """The best first. A call of attention for each text spares what a mask would hide; but on a card, in a narrow
+    model, or where several threads would share out each of these small calls, they take longer than that.
+    """
+    config = model.config
+    is_one_thread = device == "cpu" and torch.get_num_threads() == 1
+    is_wide = getattr(config, "hidden_size", 0) >= _WIDE
+    has_sdpa = getattr(config, "_attn_implementation", None) == "sdpa"
+    if is_one_thread and is_wide and has_sdpa and text.pad_to_multiple_of is None:
+        return Packs.ONE_ROW, Packs.ROWS
+    return (Packs.ROWS,)
 
 
 class PackedArrays(NamedTuple):
@@ -48,6 +68,7 @@ class PackedArrays(NamedTuple):
 class PackedTexts:
     """Runs the encoder of `model` on packed texts, and the model's head, if it has one, on what comes out.
 
+    For one row the attention of `model` is changed for good, see `attend_apart`; for padded texts it works as before.
     packs: how the texts share rows. padding_position: None where positions count from 0. Else a padding token has this
     one, and the others count from the next one, as in the RoBERTa family.
     """
@@ -128,17 +149,19 @@ def answers_alike(
     together: Callable[[list[EncodedText], Packing], NDArray[Any]],
     way: Packs,
     tokens: int,
-    tolerance: float,
+    *,
+    is_half: bool,
 ) -> bool:
     """Whether made-up texts get the same answers in rows that they share as each alone.
 
-    tokens: how many the model knows. tolerance: of a difference, as a share of the largest number of the answers.
+    tokens: how many the model knows. is_half: it computes in one of the 16-bit types. Raises what the model raises.
     """
     rng = np.random.default_rng(0)
     texts = [EncodedText(tuple(rng.integers(0, tokens, length).tolist())) for length in _PROOF_LENGTHS]
     expected = np.concatenate([alone([text]) for text in texts])
     given = together(texts, _PROOFS[way])
-    return given.shape == expected.shape and bool(np.abs(given - expected).max() <= tolerance * np.abs(expected).max())
+    rounding = _ROUNDING_OF_HALF if is_half else _ROUNDING
+    return given.shape == expected.shape and bool(np.abs(given - expected).max() <= rounding * np.abs(expected).max())
 
 
 def _head_of(model: Any) -> Any:

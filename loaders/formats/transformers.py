@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from loaders.dependencies import require
 from loaders.errors import ModelLoadError
-from loaders.formats.attention_apart import attend_together
-from loaders.formats.packed_texts import PackedTexts, answers_alike, is_known
+from loaders.formats.packed_texts import PackedTexts, answers_alike, is_known, ways_to_pack
 from loaders.formats.text import mean_pooled, of_length_1, pad, text_input
 from loaders.formats.torch_runtime import declared_dtype, free, run_on, torch_on
 from loaders.handle import ModelHandle
@@ -32,13 +31,6 @@ _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 
 # What a model is given of a batch; the last only where it takes it.
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-
-# How far the answer to a text may be from the one it gets alone, as a share of the largest number, for packing to count
-# as right: rounding, of floats and of the shorter types.
-_ROUNDING, _ROUNDING_OF_HALF = 1e-4, 0.03
-
-# From this width on a call of attention for each text costs no more than a token or two.
-_WIDE = 256
 
 
 class TransformersLoader:
@@ -86,7 +78,7 @@ class TransformersLoader:
             model = torch.compile(model, dynamic=True)
         predict = _Texts(torch, model, device, text, pad_id, takes_segments, classifies)
         if metadata.get("pack") and not is_compiled and is_known(config):
-            text = predict.packing_from_now_on(_ways_to_pack(torch, model, text, device))
+            text = predict.packing_from_now_on(ways_to_pack(torch, model, text, device))
         return ModelHandle(
             name=name,
             version=version,
@@ -151,14 +143,13 @@ class _Texts:
                     padding_position=_padding_position(self._model),
                 )
                 tokens = self._model.get_input_embeddings().num_embeddings
-                rounding = _ROUNDING if self._model.dtype.itemsize >= 4 else _ROUNDING_OF_HALF
-                if answers_alike(self._alone, partial(self._together, packed), way, tokens, rounding):
+                is_half = self._model.dtype.itemsize < 4
+                if answers_alike(self._alone, partial(self._together, packed), way, tokens, is_half=is_half):
                     self._packed, self._text = packed, replace(self._text, packs=way)
                     return self._text
                 _log.warning("texts do not share %s: the model answers them otherwise than each alone", way)
             except Exception as error:
                 _log.warning("texts do not share %s: the model does not take them so", way, exc_info=error)
-            attend_together(self._model)
         return self._text
 
     def _alone(self, rows: list[EncodedText]) -> NDArray[Any]:
@@ -223,19 +214,6 @@ def _output(config: Any) -> OutputSpec:
 def _pad_id(tokenizer: Any, config: Any) -> int:
     candidates = (tokenizer.pad_token_id, config.pad_token_id, tokenizer.eos_token_id)
     return next((int(candidate) for candidate in candidates if candidate is not None), 0)
-
-
-def _ways_to_pack(torch: ModuleType, model: Any, text: TextInput, device: str) -> Sequence[Packs]:
-    """The best first. A call of attention for each text spares what a mask would hide; but on a card, in a narrow
-    model, or where several threads would share out each of these small calls, they take longer than that.
-    """
-    config = model.config
-    is_one_thread = device == "cpu" and torch.get_num_threads() == 1
-    is_wide = getattr(config, "hidden_size", 0) >= _WIDE
-    has_sdpa = getattr(config, "_attn_implementation", None) == "sdpa"
-    if is_one_thread and is_wide and has_sdpa and text.pad_to_multiple_of is None:
-        return Packs.ONE_ROW, Packs.ROWS
-    return (Packs.ROWS,)
 
 
 def _positions(model: Any) -> int | None:

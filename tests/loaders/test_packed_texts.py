@@ -75,7 +75,7 @@ def answers_alone(handle: ModelHandle, rows: list[EncodedText]) -> np.ndarray[An
 @pytest.fixture
 def tried(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Let models be packed in the first of these ways that suits them, whatever device and threads there are."""
-    return lambda *ways: monkeypatch.setattr(transformers, "_ways_to_pack", lambda *_: ways)
+    return lambda *ways: monkeypatch.setattr(transformers, "ways_to_pack", lambda *_: ways)
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -108,7 +108,7 @@ def test_texts_follow_each_other_in_one_row_where_one_thread_computes_a_batch(
     torch = SimpleNamespace(get_num_threads=lambda: threads)
     model = SimpleNamespace(config=SimpleNamespace(_attn_implementation=attention, hidden_size=width))
     text = TextInput(None, None, multiple)
-    assert transformers._ways_to_pack(torch, model, text, device)[0] is first  # type: ignore[arg-type]
+    assert packed_texts.ways_to_pack(torch, model, text, device)[0] is first  # type: ignore[arg-type]
 
 
 def test_every_kind_that_is_packed_is_compared_here() -> None:
