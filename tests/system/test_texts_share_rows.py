@@ -1,4 +1,4 @@
-"""Real servers whose short texts share a row of the model: what it computes, and that the answers stay the same."""
+"""Real servers whose short texts share rows of the model: what it computes, and that the answers stay the same."""
 
 from __future__ import annotations
 
