@@ -115,7 +115,7 @@ class PackedTexts:
         The arrays as tensors on the device of the model.
         """
         segments = {"token_type_ids": self._torch.zeros_like(ids)} if self._takes_segments else {}
-        mask = self._bounds(ids, firsts) if self._packs is Packs.ONE_ROW else self._mask(texts)
+        mask = self._lengths(ids, firsts) if self._packs is Packs.ONE_ROW else self._mask(texts)
         output = self._encoder(input_ids=ids, position_ids=positions, attention_mask=mask, **segments)
         tokens = output.last_hidden_state.flatten(0, 1)
         if self._head is not None:
@@ -126,9 +126,9 @@ class PackedTexts:
         counts = tokens.new_zeros(len(sums)).index_add_(0, owners, tokens.new_ones(len(owners)))
         return (sums / counts[:, None])[:-1]
 
-    def _bounds(self, ids: Any, firsts: Any) -> Any:
+    def _lengths(self, ids: Any, firsts: Any) -> Any:
         """What `attend_apart` asks for."""
-        return self._torch.cat([firsts, firsts.new_tensor([ids.numel()])])[None, None, None]
+        return self._torch.cat([firsts, firsts.new_tensor([ids.numel()])]).diff()[None, None, None]
 
     def _mask(self, texts: Any) -> Any:
         """(rows, 1, length, length): what attention adds; as yes and no, each layer would make numbers out of it."""

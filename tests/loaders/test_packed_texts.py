@@ -183,8 +183,8 @@ def test_a_model_whose_texts_see_each_other_has_a_row_for_each(
     tried(Packs.ONE_ROW, Packs.ROWS)
     mask = packed_texts.PackedTexts._mask
     monkeypatch.setattr(packed_texts.PackedTexts, "_mask", lambda self, texts: mask(self, texts * 0))
-    bounds = packed_texts.PackedTexts._bounds
-    monkeypatch.setattr(packed_texts.PackedTexts, "_bounds", lambda self, ids, firsts: bounds(self, ids, firsts[:1]))
+    lengths = packed_texts.PackedTexts._lengths
+    monkeypatch.setattr(packed_texts.PackedTexts, "_lengths", lambda self, ids, firsts: lengths(self, ids, firsts[:1]))
     handle = load_model(made("Bert", "ForSequenceClassification"), pack=True)
     assert not packs(handle)
     assert "texts do not share one row: the model answers them otherwise than each alone" in caplog.text
