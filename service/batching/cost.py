@@ -20,7 +20,7 @@ LOOK_AHEAD = 1024
 MOST_TABLES = 64
 
 # What costs at most this much more than the best is as good: a table is not more exact than that. Of such batches the
-# largest leaves, and for such a gain nobody is kept waiting.
+# largest leaves that is no more than the thread's share, and for such a gain nobody is kept waiting.
 TOLERANCE = 0.03
 
 # Every so many batches one is half or twice as large as would be best, so that what is known of those stays fresh.
@@ -129,13 +129,15 @@ class _Front:
             if limits.fits(len(self.positions) + 1, max(longest, row.length)):
                 longest = max(longest, row.length)
                 self.positions.append(position)
+        self._share = limits.share
         self._counts = np.arange(1, len(self.positions) + 1)
         self._tokens = np.cumsum([rows[position].length for position in self.positions])
 
     def best(self, table: CostTable, times: float) -> int:
-        """How many rows the largest of the batches has that cost least for a token; or `times` as many."""
+        """How many rows the one of the batches has that cost least for a token; or `times` as many."""
         per_token = table.seconds(self._counts, self._tokens / self._counts) / self._tokens
-        best = int(np.flatnonzero(per_token <= per_token.min() * (1 + TOLERANCE))[-1]) + 1
+        good = self._counts[per_token <= per_token.min() * (1 + TOLERANCE)]
+        best = int(good[_fairest(good, self._share)])
         return min(max(1, int(best * times)), len(per_token))
 
 
@@ -149,6 +151,7 @@ class _Around:
     def __init__(self, front: int, lengths: NDArray[np.int64], limits: BatchLimits) -> None:
         self._lengths = lengths
         self._max_rows = limits.max_rows
+        self._share = limits.share
         most = min(limits.max_rows, len(lengths))
         starts = front + 1 - _sizes(min(most, front + 1))[:, None]
         sizes = _sizes(most)[None, :]
@@ -164,7 +167,7 @@ class _Around:
         worth = np.array([*accumulate(self._alone(table), initial=0.0)])
         waste = table.seconds(sizes, self._lengths[starts]) / (worth[starts + sizes] - worth[starts])
         good = np.flatnonzero(waste <= waste.min() * (1 + TOLERANCE))
-        chosen = good[sizes[good].argmax()]
+        chosen = good[_fairest(sizes[good], self._share)]
         if times != 1.0:
             probes = np.flatnonzero(sizes == int(sizes[chosen] * times))
             if len(probes):
@@ -178,6 +181,14 @@ class _Around:
         least = (table.seconds(sizes, unique[None, :]) / sizes).min(axis=0)
         alone: list[float] = least[places].tolist()
         return alone
+
+
+def _fairest(sizes: NDArray[np.int64], share: int | None) -> int:
+    """Where the largest of these sizes is that is no more than `share`; the smallest, where all are more."""
+    if share is None:
+        return int(sizes.argmax())
+    fair = sizes <= share
+    return int(np.where(fair, sizes, 0).argmax() if fair.any() else sizes.argmin())
 
 
 def _sizes(most: int) -> NDArray[np.int64]:

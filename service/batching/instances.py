@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from service.batching.tickets import Batch
+from service.batching.tickets import Batch, LaneName
 
 # How long a thread that waits for others to be out of the model waits at a time, seconds; the last of them wakes it.
 _LOOK_S = 60.0
@@ -103,6 +103,10 @@ class Instances:
     def idle(self) -> int:
         """How many have no batch."""
         return sum(one.batch is None for one in self._all)
+
+    def rows_of(self, lane: LaneName) -> int:
+        """How many rows of that lane are in batches that have been taken and are not done with."""
+        return sum(len(batch.rows) for one in self._all if (batch := one.batch) is not None and batch.lane == lane)
 
     @property
     def one_is_ahead(self) -> bool:

@@ -71,6 +71,7 @@ class BatchLimits:
     max_rows: int
     max_tokens: int | None = None
     packs: bool = False
+    share: int | None = None
 
     def fits(self, rows: int, longest: int) -> bool:
         """Whether a batch of `rows` rows with that longest one is within both limits; one row always is."""

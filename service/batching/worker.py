@@ -229,10 +229,12 @@ class Worker:
         """The limits of the next batch: it leaves rows to the other threads that have nothing to do meanwhile, unless
         their batch would only run after this one.
         """
-        idle = self.instances.idle
-        if idle < 2 or self._is_shared(lane):
+        if len(self.instances) == 1 or self._is_shared(lane):
             return limits
-        return replace(limits, max_rows=min(limits.max_rows, max(1, -(-lane.rows // idle))))
+        idle = self.instances.idle
+        all_rows = lane.rows + self.instances.rows_of(lane.name)
+        limits = replace(limits, share=-(-all_rows // len(self.instances)))
+        return limits if idle < 2 else replace(limits, max_rows=min(limits.max_rows, max(1, -(-lane.rows // idle))))
 
     def _is_shared(self, lane: Lane) -> bool:
         """Whether batches of several threads follow each other through the one copy of the lane's model."""

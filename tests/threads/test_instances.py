@@ -67,6 +67,28 @@ def test_rows_that_wait_are_shared_among_all_threads_that_have_nothing_to_do() -
     assert sorted(sizes) == [3, 4]
 
 
+def test_a_scheduler_is_told_what_the_share_of_a_thread_is_of_all_rows() -> None:
+    shares: list[tuple[int, int | None]] = []
+
+    class Asked(Told):
+        def look_ahead(self, limits: Any) -> int:
+            return 8
+
+        def select(self, rows: Any, limits: Any, passes: int) -> list[int]:
+            shares.append((len(rows), limits.share))
+            return list(range(min(len(rows), limits.max_rows)))
+
+    model, inbox, callers = Gates(), AskedInbox(), Callers()
+    with two(model, scheduler=Asked(), inbox=inbox, max_batch_size=8, max_batch_latency_s=0.0) as batcher:
+        callers.start(lambda: batcher.submit(["a"]))
+        model.wait_for("a")
+        callers.start(lambda: batcher.submit(["b", "c", "d", "e"]))
+        model.wait_for("b")
+        model.let_go("all")
+        callers.finish()
+    assert shares == [(1, 1), (4, 3)]
+
+
 def test_one_instance_is_one_thread_as_ever() -> None:
     before = set(threading.enumerate())
     model, inbox, callers = Gates(), CountingInbox(), Callers()

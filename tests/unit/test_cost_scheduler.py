@@ -375,6 +375,18 @@ def test_of_packed_batches_the_largest_leaves_that_costs_least_for_a_token() -> 
         assert 250 <= sum(lengths[position] for position in batch) <= 600
 
 
+@pytest.mark.parametrize("packs", [True, False])
+def test_of_batches_that_cost_the_same_the_largest_is_that_of_the_share(packs: bool) -> None:
+    def size(takes: Takes, share: int | None) -> int:
+        limits = BatchLimits(32, packs=packs, share=share)
+        return len(taught(takes).select(rows_of([64] * 32), limits, 0))
+
+    assert [size(by_token, share) for share in (None, 40, 16, 1)] == [32, 32, 16, 1]
+    # What a smaller batch would make dearer is not shared.
+    assert size(by_call, 16) >= 31
+    assert size(by_cache, 1) >= 6
+
+
 def test_packed_batches_stay_within_both_limits() -> None:
     scheduler = taught(by_call)
     assert packed(scheduler, [8] * 20, max_rows=6) == list(range(6))
