@@ -27,6 +27,10 @@ def doctor(nginx: Path | None, has_to_load: bool, as_json: bool, gunicorn_args: 
     Settings count as they do for `jitney serve`, and so do gunicorn's options behind --. Exits with 1 when there is an
     error, with 0 otherwise.
     """
+    if gunicorn_args and not gunicorn_args[0].startswith("-"):
+        raise click.UsageError(
+            f"the model is given as MODEL_PATH={gunicorn_args[0]}; only gunicorn's options follow --"
+        )
     from service.doctor.examination import examine
     from service.doctor.findings import Verdict, worst
     from service.doctor.report import as_data, as_table

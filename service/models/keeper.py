@@ -27,6 +27,8 @@ from service.models.warmup import Predict
 from service.settings import Settings
 from service.statistics import ModelStatistics
 
+_LISTED = "GET /models lists those that are"
+
 
 class ModelState(StrEnum):
     """What a version is to a client; the values are words of the answer to `GET /models`."""
@@ -255,7 +257,9 @@ class ModelKeeper:
     def _named(self, name: str | None) -> str:
         name = name or self._loaded.default_name
         if name is None:
-            raise UnknownModel("several models are served here: name one, as in /models/<name>/predict")
+            raise UnknownModel(
+                "several models are served here: name one, as in /models/<name>/predict; GET /models lists them"
+            )
         return name
 
     def _resolve(self, name: str | None, version: str | None) -> Key:
@@ -263,7 +267,7 @@ class ModelKeeper:
         name = self._named(name)
         served = self._servable(name)
         if not served:
-            raise UnknownModel("no model of this name is served here")
+            raise UnknownModel(f"no model of this name is served here; {_LISTED}")
         if version is None:
             current = self._loaded.current(name)
             sound = {one for one in served if (name, one) not in self._failed}
@@ -284,7 +288,7 @@ class ModelKeeper:
         """The model that was handed in, or what lies at MODEL_PATH now; it replaces what was loaded from there."""
         known = self._loaded.default_name
         if name is not None and name != known:
-            raise UnknownModel("no model of this name is served here")
+            raise UnknownModel(f"no model of this name is served here; {_LISTED}")
         if version is not None and version != self._loaded.current(known or ""):
             raise UnknownVersion("only MODEL_REPOSITORY has several versions", [])
         model, sample = self._prover.proved(lambda: self._given or load_configured_model(self._settings))

@@ -35,7 +35,7 @@ def test_the_model_that_was_asked_for_answers_and_says_so(repository, path, body
 @pytest.mark.parametrize(
     "path, body, status, said",
     [
-        ("/models/c/predict", ROW, 404, "no model of this name"),
+        ("/models/c/predict", ROW, 404, "no model of this name is served here; GET /models lists those that are"),
         ("/models/a/versions/3/predict", ROW, 404, "this version of the model"),
         ("/models/a%2f../predict", ROW, 404, ""),
         ("/predict", {**ROW, "model_version": "3"}, 409, "served: '1', '2'"),
@@ -57,7 +57,10 @@ def test_without_a_default_the_name_must_be_in_the_path(repository):
     assert server.client.get("/healthz").json["model"] is None
     assert server.client.get("/healthz").status_code == 200
     assert "X-Model-Version" not in answer.headers
-    assert "several models are served here: name one, as in /models/<name>/predict" in answer.json["detail"]
+    assert (
+        "several models are served here: name one, as in /models/<name>/predict; GET /models lists"
+        in answer.json["detail"]
+    )
     assert server.post(ROW, "/models/b/predict").json["predictions"] == ["b/1"]
 
 
