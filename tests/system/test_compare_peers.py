@@ -104,10 +104,10 @@ def test_a_comparison_writes_table_chart_and_figures_and_adds_to_them(folder, tm
     text = (tmp_path / "peers.md").read_text()
     assert all(PEERS[name].title in text for name in NEED_NOTHING)
 
-    compare("--peers", "jitney", "--merge", "--first-round", "2")
+    compare("--peers", "raw", "--merge", "--first-round", "2")
     added = read(tmp_path / "plots" / "peers_results.csv")
     assert [row for row in added if row.round == 1] == rows
-    assert [(row.peer, row.callers) for row in added if row.round == 2] == [("jitney", 1), ("jitney", 4)]
+    assert [(row.peer, row.callers) for row in added if row.round == 2] == [("raw", 1), ("raw", 4)]
 
 
 def test_who_answers_otherwise_than_the_raw_model_is_not_timed(turn):
