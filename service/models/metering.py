@@ -14,12 +14,14 @@ from service.placement.gil_cost import CallCost, CallMeter
 from service.placement.rule import ModelCost
 from service.settings import Settings
 
-# A full batch that would take longer than this, seconds, is not measured: it is long, which a single row tells too.
-LONGEST_FULL_S = 0.25
+# Instead of a full batch that would take longer than the first of these, seconds, one is measured that would take no
+# longer than the second: of a row alone, what Python does for each batch may be most.
+LONGEST_FULL_S, PART_S = 0.25, 0.1
 
 
 class ModelMeter:
-    """Measures the preparation of a row, then a batch of one made-up row, then one of MAX_BATCH_SIZE.
+    """Measures the preparation of a row, then a batch of one made-up row, then one of MAX_BATCH_SIZE, or of as many
+    rows as do not take long.
 
     row: prepared. call_meter: what measures a call. `cost`: None until all is known. `found`: how many samples have
     counted so far.
@@ -63,7 +65,9 @@ class ModelMeter:
         prepare_cost = yield from self._until_known(prepared)
         single = full = yield from self._until_known(self._batch_of(1))
         most = settings.max_batch_size
-        if most > 1 and single.wall_s * most <= LONGEST_FULL_S:
+        if single.wall_s * most > LONGEST_FULL_S:
+            most = int(PART_S / single.wall_s)
+        if most > 1:
             full = yield from self._until_known(self._batch_of(most))
         self.cost = ModelCost(prepare_cost, single, full)
 

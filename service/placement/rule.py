@@ -37,7 +37,7 @@ class WorkerPlace(StrEnum):
 
 class ModelCost(NamedTuple):
     """What a model's rows cost. `prepare`: one row on its HTTP thread. `single`, `full`: batches of one row and of
-    MAX_BATCH_SIZE.
+    MAX_BATCH_SIZE, or of as many as do not take long.
     """
 
     prepare: CallCost

@@ -17,7 +17,7 @@ from service import Settings, create_app
 from service.http.openapi.probes import READINESS
 from service.models import placing
 from service.models.examples import example_row
-from service.models.metering import LONGEST_FULL_S, ModelMeter
+from service.models.metering import LONGEST_FULL_S, PART_S, ModelMeter
 from service.models.placing import PlacedModels
 from service.models.typical import typical_instance
 from service.placement.gil_cost import CallCost
@@ -122,12 +122,18 @@ def test_a_picture_is_one_as_people_send_it():
     assert 20_000 < len(typical_instance(model(ImageInput(height=8, width=8)))) < 60_000
 
 
-def test_a_full_batch_that_would_take_long_is_not_run_for_that(costs):
-    costs.wall_s = LONGEST_FULL_S / 3
-    cost = cost_of(costs, model(), Settings(max_batch_size=4))
-    assert cost is not None
-    assert len(costs.has_own_threads) == 2
-    assert cost.full == cost.single
+@pytest.mark.parametrize("single_s, most", [(PART_S / 3, 3), (PART_S, 1), (1.0, 1)])
+def test_in_place_of_a_full_batch_that_would_take_long_one_is_run_that_does_not(costs, single_s, most):
+    sizes = []
+
+    def run(rows: list[Any]) -> list[int]:
+        sizes.append(len(rows))
+        return [0] * len(rows)
+
+    costs.wall_s = single_s
+    assert single_s * 16 > LONGEST_FULL_S
+    assert cost_of(costs, model(run=run), Settings(max_batch_size=16)) is not None
+    assert sizes == sorted({1, most})
 
 
 class Watched(Placement):
