@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.conftest import Server, free_port
+from tests.system.conftest import Server
 from tests.system.test_worker_processes import all_ready, worker_pids
 
 pytestmark = pytest.mark.system
@@ -140,24 +140,4 @@ def test_a_killed_process_is_left_nothing(start):
     with ExitStack() as stack:
         assert kept_connections(server, stack) < PROMPT_S
         now = of_each(server, before)
-    assert min(now.values()) >= CLIENTS / 3, now
-
-
-def test_connections_to_several_addresses_are_shared_too_and_after_a_reload(start, tmp_path):
-    port, path = free_port(), tmp_path / "socket"
-    server = start(WEB_WORKERS=2, BIND=f"127.0.0.1:{port},unix:{path}", wait=False)
-    server.url = f"http://127.0.0.1:{port}"
-    all_ready(server, 2)
-    old = worker_pids(server)
-    server.process.send_signal(signal.SIGHUP)
-    server.wait_until(lambda: worker_pids(server).isdisjoint(old))
-    before = quiet(server)
-    with ExitStack() as stack:
-        assert kept_connections(server, stack, CLIENTS // 2) < PROMPT_S
-        for _ in range(CLIENTS // 2):
-            local = stack.enter_context(socket.socket(socket.AF_UNIX))
-            local.connect(str(path))
-            ask(local)
-        now = of_each(server, before)
-    assert sum(now.values()) == CLIENTS
     assert min(now.values()) >= CLIENTS / 3, now
