@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.conftest import Server
+from tests.system.conftest import Server, free_port
 from tests.system.test_worker_processes import all_ready, worker_pids
 
 pytestmark = pytest.mark.system
@@ -131,13 +131,36 @@ def test_a_process_that_takes_nothing_holds_up_nobody(start):
 def test_a_killed_process_is_left_nothing(start):
     server = start(WEB_WORKERS=2)
     all_ready(server, 2)
-    killed, other = worker_pids(server)
+    killed = min(worker_pids(server))
     os.kill(killed, signal.SIGKILL)
     server.wait_until(lambda: "SIGKILL" in server.text())
     all_ready(server, 2, boots=3)
-    (young,) = worker_pids(server) - {other}
-    before = {pid: sockets(pid) for pid in (other, young)}
+    before = quiet(server)
+
+    def is_shared() -> bool:
+        """The young process has begun to accept, which is a moment after it is ready."""
+        with ExitStack() as stack:
+            assert kept_connections(server, stack) < PROMPT_S
+            return min(of_each(server, before).values()) >= CLIENTS / 3
+
+    server.wait_until(is_shared, guard_s=20)
+
+
+def test_connections_to_several_addresses_are_shared_too_and_after_a_reload(start, tmp_path):
+    port, path = free_port(), tmp_path / "socket"
+    server = start("-b", f"127.0.0.1:{port}", "-b", f"unix:{path}", WEB_WORKERS=2, wait=False)
+    server.url = f"http://127.0.0.1:{port}"
+    all_ready(server, 2)
+    old = worker_pids(server)
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_until(lambda: worker_pids(server).isdisjoint(old))
+    before = quiet(server)
     with ExitStack() as stack:
-        assert kept_connections(server, stack) < PROMPT_S
+        assert kept_connections(server, stack, CLIENTS // 2) < PROMPT_S
+        for _ in range(CLIENTS // 2):
+            local = stack.enter_context(socket.socket(socket.AF_UNIX))
+            local.connect(str(path))
+            ask(local)
         now = of_each(server, before)
+    assert sum(now.values()) == CLIENTS
     assert min(now.values()) >= CLIENTS / 3, now
