@@ -23,7 +23,7 @@ from service.freed_memory import keep_freed_memory
 from service.logs import log_config, log_fields
 from service.metrics import directory
 from service.runtimes import runtimes
-from service.server import open_files
+from service.server import balance, open_files
 from service.server.addresses import refuse_taken
 from service.server.failed_starts import FailedStarts
 from service.server.last_resort import give_up, leave
@@ -126,6 +126,7 @@ def when_ready(server: Any) -> None:
     FailedStarts(server)
     RepeatedStop(server)
     _make_replaceable(server)
+    balance.begin(server)
     if sharing.shares_model(server, _settings.model_sharing):
         sharing.begin(server, watch)
 
@@ -175,6 +176,7 @@ def nworkers_changed(server: Any, new: int, old: int | None) -> None:
 def pre_fork(server: Any, worker: Any) -> None:
     """The master is about to make a worker process. *Thread:* the master's."""
     worker.succession = place(server)
+    balance.assign(server, worker)
     taken = {other.turn for other in server.WORKERS.values()}
     worker.turn = next(turn for turn in itertools.count() if turn not in taken)
     sharing.assign(server, worker)
@@ -187,6 +189,7 @@ def post_fork(_server: Any, _worker: Any) -> None:
 
 def child_exit(_server: Any, worker: Any) -> None:
     """A worker process has ended, in whatever way. *Thread:* the master's."""
+    balance.forget(worker)
     if directory.counts_together():
         directory.forget_process(worker.pid)
 

@@ -10,6 +10,7 @@
   the kernel has completed are answered. gunicorn's master closes its listening sockets at SIGTERM, but each worker
   keeps its copy open without accepting from it, and the kernel resets what waits there when the worker ends: a client
   cannot tell that from a request that was lost half way.
+* Several processes share new connections evenly, see `service.server.balance`.
 * While it loads, new connections are left to the processes that serve already, see `service.server.succession`; and
   when it is told to stop because another one serves, requests that still come on its connections are answered.
 """
@@ -28,6 +29,7 @@ from typing import Any
 from gunicorn.arbiter import Arbiter
 from gunicorn.workers import base
 
+from service.server.balance import LOOK_AGAIN_S, Balance
 from service.server.closing_listeners import is_held_by, let_nobody_else_in
 from service.server.connection import Connection, State
 from service.server.departures import Departures
@@ -70,11 +72,13 @@ class Worker(base.Worker):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.worker_connections: int = self.cfg.worker_connections
-        self.succession: Succession  # set by the master before the fork
+        self.succession: Succession  # set by the master before the fork, as the next
+        self.balance: Balance | None = None
         self.traffic = Traffic(self.worker_connections - self.cfg.threads, bool(self.cfg.keepalive))
         self._refuser = Refuser(self.cfg, self.log)
         self.alive: bool
         self._is_accepting = False
+        self._is_away = False  # accepts, and leaves what comes now to other processes
         self._look_at = 0.0
         self._stop_at: float | None = None
         self._hurry = False
@@ -178,10 +182,15 @@ class Worker(base.Worker):  # type: ignore[misc]
             self._look(now)
             is_soon = self._stop_at is not None or self._is_full() or self._reception.has_half
             self._look_at = now + (SOON_S if is_soon else LOOK_S)
-        self._reception.received(self._poller.wait(max(0.0, self._look_at - now)))
+        if self._is_away:
+            self._look_again(now)
+        wait_s = LOOK_AGAIN_S if self._is_away else self._look_at - now
+        self._reception.received(self._poller.wait(max(0.0, wait_s)))
 
     def _look(self, now: float) -> None:
         self._reception.look(now)
+        if self._is_accepting:
+            self._tell_others()
         if self._stop_at is not None:
             self._hasten(now - self._stop_at)
         elif self._is_full():
@@ -207,16 +216,46 @@ class Worker(base.Worker):  # type: ignore[misc]
 
     def _set_accepting(self, is_accepting: bool) -> None:
         self._is_accepting = is_accepting
+        self._is_away = False
+        self._set_watching(is_accepting)
+        if is_accepting:
+            self._tell_others()
+        elif self.balance is not None:
+            self.balance.withdraw()
+
+    def _set_watching(self, is_watching: bool) -> None:
         for listener in self.sockets:
-            if is_accepting:
+            if is_watching:
                 listener.setblocking(False)
                 self._poller.watch(listener, partial(self._accept_one, listener))
             else:
                 self._poller.unwatch(listener)
 
+    def _tell_others(self) -> None:
+        if self.balance is not None:
+            self.balance.tell(len(self.traffic.open))
+
     def _accept_one(self, listener: Any) -> None:
-        if not self._is_full():
+        if self._is_full():
+            return
+        if self.balance is None or self.balance.takes(len(self.traffic.open)):
             self._accept(listener)
+        else:
+            self._is_away = True
+            self._set_watching(False)  # what is left waiting would wake this process again and again
+            self.balance.leave(time.monotonic())
+        self._tell_others()
+
+    def _look_again(self, now: float) -> None:
+        """Watch the sockets again if it is time, and take a connection that nobody else has taken until then."""
+        own = len(self.traffic.open)
+        if self.balance is None or not self.balance.is_to_return(own, now):
+            return
+        self._is_away = False
+        self._set_watching(True)
+        has_found = any(self._accept(listener) for listener in self.sockets)
+        self.balance.returned(own, has_found=has_found)
+        self._tell_others()
 
     def _accept(self, listener: Any) -> bool:
         """Take a connection; whether there was one."""
