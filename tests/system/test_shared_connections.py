@@ -92,14 +92,16 @@ def started(start) -> tuple[Server, dict[int, int]]:
 
 def test_no_process_has_much_more_of_the_kept_connections_than_another(start):
     server, before = started(start)
-    # Rounds, as chance alone often shares out one evenly enough.
-    for _ in range(5):
+    shares = []
+    # Rounds, as chance alone often shares out one evenly enough, and a machine that stalls one of the two spoils one.
+    for _ in range(6):
         with ExitStack() as stack:
             kept_connections(server, stack)
             now = of_each(server, before)
             assert sum(now.values()) == CLIENTS
-            assert min(now.values()) >= CLIENTS / 3, now
+            shares.append(min(now.values()) / CLIENTS)
         server.wait_until(lambda: set(of_each(server, before).values()) == {0})
+    assert sorted(shares)[1] >= 1 / 3, shares
 
 
 def test_clients_that_come_while_one_process_has_many_connections_get_to_the_other(start):
