@@ -24,13 +24,12 @@ _COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 def doctor(nginx: Path | None, has_to_load: bool, as_json: bool, gunicorn_args: tuple[str, ...]) -> None:
     """Look for what would go wrong, and tell the value that mends it.
 
-    Settings count as they do for `jitney serve`, and so do gunicorn's options behind --. Exits with 1 when there is an
-    error, with 0 otherwise.
+    Settings count as they do for `jitney serve`, MODEL_PATH for the model, and so do gunicorn's options behind --.
+    Exits with 1 when there is an error, with 0 otherwise.
     """
     if gunicorn_args and not gunicorn_args[0].startswith("-"):
-        raise click.UsageError(
-            f"the model is given as MODEL_PATH={gunicorn_args[0]}; only gunicorn's options follow --"
-        )
+        model = gunicorn_args[0]
+        raise click.UsageError(f"give the model as MODEL_PATH={model} jitney doctor; only gunicorn's options follow --")
     from service.doctor.examination import examine
     from service.doctor.findings import Verdict, worst
     from service.doctor.report import as_data, as_table

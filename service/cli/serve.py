@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,7 +57,7 @@ def serve(
         raise click.UsageError(
             "which model? give --model PATH or set MODEL_PATH; for several, --repository DIRECTORY or MODEL_REPOSITORY"
         )
-    _say_what_to_try(Path(source), settings.bind, _look_at(settings))
+    _say_what_to_try(Path(source), _address(settings, gunicorn_args), _look_at(settings))
     if settings.api_keys:
         click.echo("A prediction needs one of API_KEYS: add -H 'X-API-Key: ...'\n")
     command = ["-m", "gunicorn", "-c", "python:service.gunicorn_config", *gunicorn_args, "service:create_app()"]
@@ -67,6 +67,17 @@ def serve(
         del os.environ[name]
     # The click context's object, where there is one, is a test that wants to see the call.
     (execute or os.execv)(sys.executable, [sys.executable, *command])
+
+
+def _address(settings: Settings, gunicorn_args: Sequence[str]) -> str:
+    """Where gunicorn will listen first: its own options win."""
+    from service.doctor.gunicorn_values import WrongOptions, options_of
+
+    try:
+        given = options_of(gunicorn_args).get("bind") if gunicorn_args else None
+    except WrongOptions:  # gunicorn says what is wrong with them
+        given = None
+    return str(given[0]) if given else settings.bind
 
 
 def _look_at(settings: Settings) -> InputSpec | None:

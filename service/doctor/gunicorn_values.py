@@ -37,7 +37,7 @@ def gunicorn_values(config: Mapping[str, Any], arguments: Sequence[str], environ
     arguments: gunicorn's options, as they follow `jitney serve --`; they win over GUNICORN_CMD_ARGS in `environ`, and
     that over the module. Raises WrongOptions.
     """
-    given = {**_parsed(_words(environ.get("GUNICORN_CMD_ARGS", ""))), **_parsed(arguments)}
+    given = {**options_of(_words(environ.get("GUNICORN_CMD_ARGS", ""))), **options_of(arguments)}
 
     def value(name: str) -> Any:
         return given.get(name, config[name])
@@ -81,8 +81,8 @@ def check_gunicorn(values: GunicornValues, own_worker_class: str, environ: Mappi
         yield warning("WEB_CONCURRENCY", "is set, and has no effect here: one process owns a model", "unset it")
 
 
-def _parsed(arguments: Sequence[str]) -> dict[str, Any]:
-    """Options by the names of gunicorn's settings, of the types that it gives them."""
+def options_of(arguments: Sequence[str]) -> dict[str, Any]:
+    """Options by the names of gunicorn's settings, of the types that it gives them. Raises WrongOptions."""
     from gunicorn.config import Config
 
     config = Config()

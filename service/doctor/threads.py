@@ -67,7 +67,8 @@ def check_instances(settings: Settings, cpus: int, workers: int) -> Finding:
     if instances * owners > cpus:
         found = f"{instances * owners} copies of each model that compute at the same time, and {cpus} CPUs"
         return warning("MODEL_INSTANCES", found, f"MODEL_INSTANCES={max(1, cpus // owners)}")
-    return ok("MODEL_INSTANCES", f"{instances} copies of each model in a process, which needs so many times the memory")
+    whose = "the process that owns it" if owners < workers else "a process"
+    return ok("MODEL_INSTANCES", f"{instances} copies of each model in {whose}, which needs so many times the memory")
 
 
 def check_native_threads(environ: Mapping[str, str], cpus: int, workers: int, instances: int = 1) -> Finding:
@@ -97,6 +98,11 @@ def check_placement(settings: Settings, cores: int, workers: int) -> Finding:
         return warning("THREAD_PLACEMENT", found, f"WEB_WORKERS={cores}, or THREAD_PLACEMENT=auto")
     if mode is PlacementMode.PIN:
         return ok("THREAD_PLACEMENT", f"pin: the HTTP threads of each process run on one of {cores} cores")
+    if settings.model_sharing is ModelSharing.ONE and workers > 1:
+        told = (
+            "auto: a front end keeps to one core unless it decodes pictures, and the owner runs anywhere, see /healthz"
+        )
+        return ok("THREAD_PLACEMENT", told)
     if settings.model_instances > 1:
         told = f"auto: threads run anywhere, as MODEL_INSTANCES={settings.model_instances} keeps as many cores busy"
         return ok("THREAD_PLACEMENT", told)

@@ -80,8 +80,22 @@ def copied(load: Callable[[], ModelHandle], path: str | Path, count: int) -> Mod
 
 
 def copies_of(model: ModelHandle) -> int:
-    """How many copies of a model there are."""
-    return len(model.predict) if isinstance(model.predict, Copies) else 1
+    """How many copies of a model there are, in whichever process."""
+    return len(model.predict) if isinstance(model.predict, Copies | Elsewhere) else 1
+
+
+class Elsewhere:
+    """What predicts in a process that only knows of a model: nothing. `copies`: that another process has of it."""
+
+    def __init__(self, copies: int) -> None:
+        self._copies = copies
+
+    def __len__(self) -> int:
+        return self._copies
+
+    def __call__(self, rows: list[Any], **_: Any) -> Any:
+        """Raise RuntimeError: nobody asks it."""
+        raise RuntimeError(f"{len(rows)} rows reached a front end's description of a model, which cannot predict")
 
 
 def _stamp(path: Path) -> Stamp:

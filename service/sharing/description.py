@@ -9,6 +9,7 @@ from loaders.errors import ModelError
 from loaders.formats.text import Encoder, encoder_from
 from loaders.handle import ModelHandle
 from loaders.signature import ImageInput, InputSpec, OutputSpec, TabularInput, TensorInput, TextInput
+from service.models.copies import Elsewhere, copies_of
 from service.sharing.frames import Buffer, FrameError
 from service.sharing.values import pack, unpack
 
@@ -37,6 +38,7 @@ def described(model: ModelHandle, sample: Any | None, *, with_input: bool = True
         "output": _fields(model.output),
         "metadata": model.metadata,
         "parameters": sorted(model.parameters),
+        "copies": copies_of(model),
         "warnings": model.warnings,
         "sample": sample,
     }
@@ -58,7 +60,7 @@ def restored(told: Any, body: memoryview, given: ModelHandle | None = None) -> t
             name=facts["name"],
             version=facts["version"],
             fmt=facts["format"],
-            predict=_elsewhere,
+            predict=Elsewhere(int(facts["copies"])),
             input=spec,
             output=OutputSpec(**facts["output"]),
             device=facts["device"],
@@ -95,7 +97,3 @@ def _restored_input(kind: str, fields: dict[str, Any]) -> InputSpec:
             raise ValueError("no tokenizer")
         fields = fields | {"encode": encoder_from(written, max_length)}
     return _INPUTS[kind](**fields)
-
-
-def _elsewhere(rows: list[Any], **_: Any) -> Any:
-    raise RuntimeError(f"{len(rows)} rows reached a front end's description of a model, which cannot predict")

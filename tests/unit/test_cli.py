@@ -55,6 +55,15 @@ def test_serve_becomes_gunicorn_with_the_configuration_of_the_package():
     assert "http://127.0.0.1:9000/healthz" in result.output
 
 
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [(["--bind", "127.0.0.1:9001"], "9001"), (["-b", ":9002", "--reload"], "9002"), (["--no-such"], "8000")],
+)
+def test_what_to_try_goes_where_the_options_of_gunicorn_have_it_listen(given, shown):
+    result = run("serve", "--model", "some/model.onnx", "--", *given, execute=Exec())
+    assert f"curl -s http://127.0.0.1:{shown}/healthz" in result.output
+
+
 def test_what_to_try_is_told_to_need_a_key_where_it_does_and_the_key_is_not_shown():
     os.environ["API_KEYS"] = "first-key-1,second-key"
     shown = run("serve", "--model", "demo-models/digits", execute=Exec()).output

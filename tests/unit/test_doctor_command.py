@@ -57,7 +57,7 @@ def test_where_nothing_is_wrong_it_says_so_and_exits_with_zero():
 def test_a_model_that_is_not_named_as_a_setting_is_refused_and_not_passed_over():
     result = doctor("m.onnx")
     assert result.exit_code == 2
-    assert "the model is given as MODEL_PATH=m.onnx" in result.output
+    assert "give the model as MODEL_PATH=m.onnx jitney doctor" in result.output
 
 
 @pytest.mark.parametrize(

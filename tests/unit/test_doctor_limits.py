@@ -127,6 +127,12 @@ def test_where_several_copies_run_nobody_waits_for_a_measurement():
     assert "MODEL_INSTANCES=2" in check_placement(Settings(model_instances=2), 4, 1).found
 
 
+def test_front_ends_keep_to_a_core_however_many_copies_their_owner_has():
+    settings = Settings(model_instances=2, model_sharing="one")
+    assert "a front end keeps to one core" in check_placement(settings, 4, 2).found
+    assert "the process that owns it" in check_instances(settings, 4, 2).found
+
+
 def test_copies_of_a_model_share_the_native_threads():
     found = wrong([check_native_threads({"OMP_NUM_THREADS": "4"}, 8, 2, 2)])
     assert [fix for _, fix in found] == ["OMP_NUM_THREADS=2"]
