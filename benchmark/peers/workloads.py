@@ -98,7 +98,8 @@ WORKLOADS = {
             max_batch_size=8,
             window_ms=3.0,
             tolerance=1e-3,
-            seconds=6.0,
+            # Batches take up to half a second: of a short load, those that its end cuts off would be a good part.
+            seconds=20.0,
         ),
         Workload(
             name="picture",
@@ -109,7 +110,7 @@ WORKLOADS = {
             window_ms=3.0,
             # Class numbers are compared too, and must be equal.
             tolerance=1e-3,
-            seconds=4.0,
+            seconds=10.0,
         ),
     )
 }

@@ -37,6 +37,9 @@ def _environ(launch: Launch) -> dict[str, str]:
     # A text or a picture keeps one core busy as well as two: each core gets a batch of its own. A single caller of the
     # text model has one core then, which the table shows; of the ONNX model a batch that is alone has both.
     copies = {"MODEL_INSTANCES": str(workload.native_threads), "OMP_NUM_THREADS": "1"}
+    if workload.name == "text":
+        # Some hundred calls of a batch each need Python's lock: HTTP and tokenising have processes of their own.
+        copies |= {"WEB_WORKERS": str(workload.native_threads), "MODEL_SHARING": "one"}
     return {
         "PYTHONPATH": str(ROOT),
         "MODEL_PATH": str(model_for(workload.name, launch.models)),
@@ -56,8 +59,9 @@ PEER = Peer(
     title="**Jitney**",
     packages=("jitney", "gunicorn", "gunicorn-h1c", "flask"),
     tuning="`BATCH_POLICY=eager` with `MAX_BATCH_LATENCY_MS=10`; for texts and pictures `MODEL_INSTANCES` with one "
-    "native thread for each core; for texts `SCHEDULER=cost`, which packs them, with batches of up to 32, for "
-    "pictures of up to 2; validation, metrics, deadlines, admission and request ids are on, as ever",
+    "native thread for each core; for texts `SCHEDULER=cost`, which packs them, with batches of up to 32, and a front "
+    "end for each core (`MODEL_SHARING=one`); for pictures batches of up to 2; validation, metrics, deadlines, "
+    "admission and request ids are on, as ever",
     forms={
         "tabular": Form(
             _PREDICT,
