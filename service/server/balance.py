@@ -41,7 +41,8 @@ class Balance:
         self.slot = slot
         self._counts = counts
         self._back_at = 0.0
-        self._in_vain = 0  # how often it was in a row, and so how many are taken for it
+        self._least = _NOBODY  # that another process had when this was last asked
+        self._in_vain = 0  # how often connections were left in vain since then, and so how many are taken for it
         self._granted = 0  # of these, those that are to come
         self.withdraw()
 
@@ -58,8 +59,10 @@ class Balance:
 
     def takes(self, own: int) -> bool:
         """Whether a connection that waits is for this process, which has `own`."""
+        least = min(self._counts)
+        if least != self._least:  # whoever had the fewest takes some, or is there no more
+            self._least, self._in_vain, self._granted = least, 0, 0
         if not self._has_clearly_more(own):
-            self._in_vain = self._granted = 0
             return True
         if self._granted > 0:
             self._granted -= 1
@@ -74,12 +77,13 @@ class Balance:
         """Whether this process is to look at the sockets again, and take a connection if one is still there."""
         return now >= self._back_at or not self._has_clearly_more(own)
 
-    def returned(self, own: int, *, has_found: bool) -> None:
-        """It has; where it has found one that nobody else wanted, more are taken at once, and more each time.
+    def returned(self, own: int) -> None:
+        """It has; where the one with the fewest has taken none, more are taken at once, and more each time.
 
-        So the wait does not add up for those who come while another process hangs. own: how many it had before.
+        So the wait does not add up for those who come while that one hangs, whoever of the others takes them. own: how
+        many it had before.
         """
-        was_in_vain = has_found and self._has_clearly_more(own)
+        was_in_vain = self._has_clearly_more(own) and min(self._counts) == self._least
         self._in_vain = min(self._in_vain + 1, MOST_IN_VAIN) if was_in_vain else 0
         self._granted = max(0, self._in_vain - 1)
 

@@ -232,8 +232,15 @@ class Worker(base.Worker):  # type: ignore[misc]
                 self._poller.unwatch(listener)
 
     def _tell_others(self) -> None:
-        if self.balance is not None:
+        """How many connections there are; but while the model loads nobody is to leave any to this process, whose
+        clients are refused at once and so are always few.
+        """
+        if self.balance is None:
+            return
+        if self.succession.serves:
             self.balance.tell(len(self.traffic.open))
+        else:
+            self.balance.withdraw()
 
     def _accept_one(self, listener: Any) -> None:
         if self._is_full():
@@ -253,8 +260,8 @@ class Worker(base.Worker):  # type: ignore[misc]
             return
         self._is_away = False
         self._set_watching(True)
-        has_found = any(self._accept(listener) for listener in self.sockets)
-        self.balance.returned(own, has_found=has_found)
+        any(self._accept(listener) for listener in self.sockets)
+        self.balance.returned(own)
         self._tell_others()
 
     def _accept(self, listener: Any) -> bool:

@@ -79,31 +79,45 @@ def taken_after(one: Balance, own: int) -> int:
 
 def test_each_wait_in_vain_is_followed_by_more_connections_up_to_a_limit():
     one = neighbours(0)
+    assert not one.takes(10)
     taken = []
     for _ in range(MOST_IN_VAIN + 2):
-        one.returned(10, has_found=True)
+        one.returned(10)
         taken.append(1 + taken_after(one, 10))
     assert taken == [*range(1, MOST_IN_VAIN + 1), MOST_IN_VAIN, MOST_IN_VAIN]
 
 
-def test_nothing_more_is_taken_once_another_process_has_taken_a_connection():
+def test_nothing_more_is_taken_once_the_process_with_the_fewest_has_taken_a_connection():
     one, other = pair()
     other.tell(0)
+    assert not one.takes(10)
     for _ in range(5):
-        one.returned(10, has_found=True)
-    one.returned(10, has_found=False)
+        one.returned(10)
+    other.tell(1)
     assert taken_after(one, 10) == 0
+    one.returned(10)
+    assert one.takes(2)
 
 
-def test_nothing_more_is_taken_once_another_process_has_caught_up():
-    one, other = pair()
-    other.tell(0)
-    for _ in range(5):
-        one.returned(10, has_found=True)
-    other.tell(10)
-    assert one.takes(10)
-    other.tell(0)
-    assert taken_after(one, 10) == 0
+def test_the_wait_of_single_connections_does_not_add_up_for_several_processes_beside_one_that_hangs():
+    counts = OpenCounts(4)
+    hanging, *others = (counts.balance(range(slot)) for slot in range(4))
+    assert hanging is not None
+    hanging.tell(0)
+    open_at = {one: 10 for one in others if one is not None}
+    for one, count in open_at.items():
+        one.tell(count)
+    waited = 0
+    for _ in range(500):
+        taker = next((one for one, count in open_at.items() if one.takes(count)), None)
+        if taker is None:  # all have left it, and all return; one finds it
+            waited += 1
+            for one, count in open_at.items():
+                one.returned(count)
+            taker = next(iter(open_at))
+        open_at[taker] += 1
+        taker.tell(open_at[taker])
+    assert waited < 60
 
 
 def master(workers: int, *, reuse_port: bool = False) -> SimpleNamespace:
@@ -160,6 +174,7 @@ class Accepting(Worker):
         self.sockets = listeners
         self.worker_connections = 1000
         self.balance = own
+        self.succession = SimpleNamespace(serves=True, may_accept=True)
         self.alive = True
         self.traffic = Traffic(1, keeps_open=True)
         self._poller = Poller()
@@ -228,6 +243,17 @@ def test_a_process_goes_on_to_accept_when_another_has_caught_up(crowded):
     other.tell(3)
     assert worker.turn(0.0) == 2
     assert not worker._is_away
+
+
+def test_a_process_that_loads_accepts_and_is_left_nothing(crowded):
+    worker, other = crowded
+    worker.succession.serves = False
+    other.tell(1000)
+    worker._tell_others()
+    assert other.takes(1000)
+    worker.succession.serves = True
+    worker._tell_others()
+    assert not other.takes(1000)
 
 
 def test_a_process_that_stops_accepting_while_it_leaves_connections_to_others_comes_back_to_none(crowded):
