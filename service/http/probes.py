@@ -36,5 +36,5 @@ def model_route(name: str) -> Response:
     """One model with its versions."""
     found = models(runtime(), name)
     if not found:
-        raise UnknownModel("no model of this name is served here")
+        raise UnknownModel("no model of this name is served here; GET /models lists those that are")
     return json_response(found[0])

@@ -30,21 +30,30 @@ _FAULT = 1
 
 
 class _Generation:
-    """One owner and those that replaced it, all at one place. `pid`: None while none runs."""
+    """One owner and those that replaced it, all at one place. `pid`: None while none runs. `end`: how that one has
+    ended, as the end of a sentence; None while it has not, as far as is known.
+    """
 
     def __init__(self, place: Place) -> None:
         self.place = place
         self.pid: int | None = None
+        self.end: str | None = None
         self.start_at = 0.0
         self.pause_s = FIRST_PAUSE_S
         self.is_retiring = False
+
+    def has_ended(self) -> bool:
+        """Whether the owner that was running has."""
+        if self.pid is not None and self.end is None:
+            self.end = _end_of(self.pid)
+        return self.end is not None
 
     def __repr__(self) -> str:
         return f"<_Generation pid={self.pid} serves={self.place.serves} is_retiring={self.is_retiring}>"
 
 
 class Owners:
-    """Keeps one owner for each generation of front ends. It takes the place of one of the master's methods.
+    """Keeps one owner for each generation of front ends. It takes the place of two of the master's methods.
 
     `own(place, master_ends)` is the owner's life; it runs in a new process, and its result says whether that ended as
     it should. A reload makes a new owner, which loads beside the old one; front ends stay with the owner that they were
@@ -64,6 +73,8 @@ class Owners:
         self._master_ends, self._master_lives = os.pipe()
         self._manage: Callable[[], None] = server.manage_workers
         server.manage_workers = self.manage_workers
+        self._reap: Callable[[], None] = server.reap_workers
+        server.reap_workers = self.reap_workers
         self.renew()
 
     def renew(self) -> None:
@@ -87,6 +98,12 @@ class Owners:
         taken = [other.slot for other in self._server.WORKERS.values()]
         worker.slot = min(range(max(1, self._server.num_workers)), key=taken.count)
 
+    def reap_workers(self) -> None:
+        """Called when a process has ended. gunicorn asks how any child has, and can be told so only once of each."""
+        for generation in self._generations:
+            generation.has_ended()
+        self._reap()
+
     def manage_workers(self) -> None:
         """Called about once a second, and whenever a process has ended."""
         self.tend()
@@ -96,7 +113,7 @@ class Owners:
         """Replace owners that have ended, and have those end that nobody needs."""
         used = {id(worker.owner) for worker in self._server.WORKERS.values()}
         for generation in list(self._generations):
-            if generation.pid is not None and _has_ended(generation.pid):
+            if generation.has_ended():
                 self._note_end(generation)
             is_needed = generation is self._current() or id(generation.place) in used
             if not is_needed:
@@ -111,7 +128,7 @@ class Owners:
             _signal(generation.pid, signal.SIGTERM)
         give_up_at = self._clock() + END_S
         while running and self._clock() < give_up_at:
-            running = [one for one in running if one.pid is not None and not _has_ended(one.pid)]
+            running = [one for one in running if not one.has_ended()]
             time.sleep(0.02)
         for generation in running:
             self._server.log.error("the process that owns the model does not end, and is killed")
@@ -129,14 +146,15 @@ class Owners:
         pid = os.fork()
         if pid == 0:
             self._become(generation)
-        generation.pid = pid
+        generation.pid, generation.end = pid, None
         self._server.log.info("the model's owner starts with pid %s", pid)
 
     def _note_end(self, generation: _Generation) -> None:
-        """How an owner ended is of no interest, as nobody asked for it; whether it had served decides what follows."""
-        if directory.counts_together() and generation.pid is not None:
-            directory.forget_process(generation.pid)
-        generation.pid = None
+        """Whether an owner had served decides what follows its end; how that came is for who looks for the reason."""
+        pid, how = generation.pid, generation.end
+        if directory.counts_together() and pid is not None:
+            directory.forget_process(pid)
+        generation.pid = generation.end = None
         if generation.is_retiring:
             return
         if generation.place.serves:
@@ -146,7 +164,8 @@ class Owners:
             generation.start_at = self._clock() + generation.pause_s
             generation.pause_s = min(2 * generation.pause_s, LONGEST_PAUSE_S)
         self._server.log.critical(
-            "the process that owns the model has ended; the next one starts in %.0f s",
+            "the process that owns the model (pid %s) has ended%s; the next one starts in %.0f s",
+            *(pid, how),
             max(0.0, generation.start_at - self._clock()),
         )
 
@@ -183,12 +202,16 @@ class Owners:
             os._exit(status)
 
 
-def _has_ended(pid: int) -> bool:
-    """Whether a child has; the master's own look for children that have ended may have come first."""
+def _end_of(pid: int) -> str | None:
+    """How a child has ended, as the end of a sentence, empty where somebody else was told; None while it runs."""
     try:
-        return os.waitpid(pid, os.WNOHANG)[0] == pid
+        ended, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
-        return True
+        return ""
+    if ended != pid:
+        return None
+    code = os.waitstatus_to_exitcode(status)
+    return f" with status {code}" if code >= 0 else f" by {signal.Signals(-code).name}"
 
 
 def _signal(pid: int | None, number: signal.Signals) -> None:

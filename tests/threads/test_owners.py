@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,6 +36,12 @@ class Master:
 
     def manage_workers(self) -> None:
         self.managed += 1
+
+    def reap_workers(self) -> None:
+        """As gunicorn's, it takes note of any child."""
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
 
     def make_worker(self, owned: Owners) -> SimpleNamespace:
         worker = SimpleNamespace()
@@ -74,7 +81,7 @@ def make() -> Iterator[Make]:
     yield owned
     for one in made:
         for generation in one._generations:
-            if generation.pid is not None and not owners._has_ended(generation.pid):
+            if generation.pid is not None and owners._end_of(generation.pid) is None:
                 os.kill(generation.pid, signal.SIGKILL)
                 os.waitpid(generation.pid, 0)
             generation.place.close()
@@ -93,15 +100,16 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_an_owner_that_served_is_replaced_at_once(make: Make):
+def test_an_owner_that_served_is_replaced_at_once(make: Make, caplog: pytest.LogCaptureFixture):
     master, owned, _ = make()
     (first,) = pids(owned)
     worker = master.make_worker(owned)
     wait_until(lambda: worker.owner.serves)
     os.kill(first, signal.SIGKILL)
-    wait_until(lambda: master.manage_workers() or pids(owned) != [first])
+    wait_until(lambda: master.reap_workers() or master.manage_workers() or pids(owned) != [first])
     (second,) = pids(owned)
     assert second not in (None, first)
+    assert f"the process that owns the model (pid {first}) has ended by SIGKILL; the next one starts" in caplog.text
     assert master.managed > 0
     assert master.make_worker(owned).owner is worker.owner, "front ends find it where the first one was"
 
@@ -153,7 +161,7 @@ def test_all_owners_end_and_nothing_is_left_of_their_places(make: Make):
     owned._clock = time.monotonic
     owned.end()
     assert not any(os.path.exists(place.address) for place in places)
-    assert all(owners._has_ended(pid) for pid in pids(owned) if pid is not None)
+    assert all(owners._end_of(pid) is not None for pid in pids(owned) if pid is not None)
 
 
 def test_an_owner_that_does_not_end_is_killed(make: Make, monkeypatch: pytest.MonkeyPatch):
@@ -166,7 +174,7 @@ def test_an_owner_that_does_not_end_is_killed(make: Make, monkeypatch: pytest.Mo
     monkeypatch.setattr(owners, "END_S", 0.1)
     owned._clock = time.monotonic
     owned.end()
-    wait_until(lambda: all(owners._has_ended(pid) for pid in pids(owned) if pid is not None))
+    wait_until(lambda: all(owners._end_of(pid) is not None for pid in pids(owned) if pid is not None))
 
 
 def test_an_owner_hears_when_its_master_and_all_that_it_started_are_gone(make: Make):

@@ -11,6 +11,7 @@ import pytest
 from loaders.formats.text import make_encoder
 from loaders.handle import ModelHandle
 from loaders.signature import EncodedText, ImageInput, InputSpec, OutputSpec, TabularInput, TensorInput, TextInput
+from service.models.copies import copied, copies_of
 from service.sharing.description import IndescribableModel, described, restored
 from service.sharing.frames import FrameError
 
@@ -52,6 +53,12 @@ def test_everything_but_predicting_arrives(spec: InputSpec):
     assert sample == [0.25, {"label": "yes"}]
     with pytest.raises(RuntimeError):
         again.predict_batch([1])
+
+
+def test_a_front_end_knows_how_many_copies_the_owner_has():
+    one = handle(TensorInput(shape=(3,), dtype="float32"))
+    assert copies_of(over(one)[0]) == 1
+    assert copies_of(over(copied(lambda: one, "", 3))[0]) == 3
 
 
 def test_a_tokenizer_is_made_anew_and_gives_the_same_tokens():
