@@ -69,6 +69,9 @@ class Forbidden(JitneyError):
     """What the request asks for is switched off here, whatever key it has."""
 
 
+NOT_SERVED = "no model of this name is served here; GET /models lists those that are"
+
+
 class UnknownModel(JitneyError):
     """The path names a model or version that is not served here."""
 

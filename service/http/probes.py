@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Response, current_app
 
-from service.errors import UnknownModel
+from service.errors import NOT_SERVED, UnknownModel
 from service.health import liveness, models, readiness
 from service.http.blueprint import blueprint, runtime
 from service.http.json import json_response
@@ -36,5 +36,5 @@ def model_route(name: str) -> Response:
     """One model with its versions."""
     found = models(runtime(), name)
     if not found:
-        raise UnknownModel("no model of this name is served here; GET /models lists those that are")
+        raise UnknownModel(NOT_SERVED)
     return json_response(found[0])

@@ -13,7 +13,7 @@ from flask import Response, request
 
 from loaders.handle import ModelHandle
 from loaders.signature import InputSpec
-from service.errors import InvalidInput, UnknownModel, UnknownVersion, UnsupportedMedia
+from service.errors import NOT_SERVED, InvalidInput, UnknownModel, UnknownVersion, UnsupportedMedia
 from service.http.blueprint import blueprint, runtime
 from service.http.charset import refuse_other_charset
 from service.http.columnar import place_in_only_input, relocated, to_rows
@@ -97,7 +97,7 @@ def v1_status(name: str, version: str | None = None) -> Response:
     known = [one for one in here.known_models() if one.name == name]
     if not known:
         here.check(name, version, was_accepted=True)
-        raise UnknownModel("no model of this name is served here")
+        raise UnknownModel(NOT_SERVED)
     chosen = [one for one in known if version in (None, one.version)]
     if not chosen:
         raise UnknownVersion("this version of the model is not served here", [one.version for one in known])

@@ -12,7 +12,7 @@ from loaders.cache import Key
 from loaders.errors import ModelError, ModelLoadError
 from loaders.handle import ModelHandle
 from service.batching.faults import text_of
-from service.errors import UnknownModel, UnknownVersion
+from service.errors import NOT_SERVED, UnknownModel, UnknownVersion
 from service.metrics.batches import BatchMetrics
 from service.metrics.present import StatusOf
 from service.models.failed_loads import FailedLoads, could_not_be_loaded
@@ -26,8 +26,6 @@ from service.models.repository import Repository, newest
 from service.models.warmup import Predict
 from service.settings import Settings
 from service.statistics import ModelStatistics
-
-_LISTED = "GET /models lists those that are"
 
 
 class ModelState(StrEnum):
@@ -267,7 +265,7 @@ class ModelKeeper:
         name = self._named(name)
         served = self._servable(name)
         if not served:
-            raise UnknownModel(f"no model of this name is served here; {_LISTED}")
+            raise UnknownModel(NOT_SERVED)
         if version is None:
             current = self._loaded.current(name)
             sound = {one for one in served if (name, one) not in self._failed}
@@ -288,7 +286,7 @@ class ModelKeeper:
         """The model that was handed in, or what lies at MODEL_PATH now; it replaces what was loaded from there."""
         known = self._loaded.default_name
         if name is not None and name != known:
-            raise UnknownModel(f"no model of this name is served here; {_LISTED}")
+            raise UnknownModel(NOT_SERVED)
         if version is not None and version != self._loaded.current(known or ""):
             raise UnknownVersion("only MODEL_REPOSITORY has several versions", [])
         model, sample = self._prover.proved(lambda: self._given or load_configured_model(self._settings))

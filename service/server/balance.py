@@ -59,10 +59,10 @@ class Balance:
 
     def takes(self, own: int) -> bool:
         """Whether a connection that waits is for this process, which has `own`."""
-        least = min(self._counts)
+        least = min(self._counts)  # its own number does no harm among them: it never is too small
         if least != self._least:  # whoever had the fewest takes some, or is there no more
             self._least, self._in_vain, self._granted = least, 0, 0
-        if not self._has_clearly_more(own):
+        if not _is_clearly_more(own, least):
             return True
         if self._granted > 0:
             self._granted -= 1
@@ -70,12 +70,12 @@ class Balance:
         return False
 
     def leave(self, now: float) -> None:
-        """Connections are left to others from now on."""
+        """Connections are left to others from now on; now: of the monotonic clock, seconds."""
         self._back_at = now + LEAVE_S
 
     def is_to_return(self, own: int, now: float) -> bool:
         """Whether this process is to look at the sockets again, and take a connection if one is still there."""
-        return now >= self._back_at or not self._has_clearly_more(own)
+        return now >= self._back_at or not _is_clearly_more(own, min(self._counts))
 
     def returned(self, own: int) -> None:
         """It has; where the one with the fewest has taken none, more are taken at once, and more each time.
@@ -83,13 +83,14 @@ class Balance:
         So the wait does not add up for those who come while that one hangs, whoever of the others takes them. own: how
         many it had before.
         """
-        was_in_vain = self._has_clearly_more(own) and min(self._counts) == self._least
+        least = min(self._counts)
+        was_in_vain = least == self._least and _is_clearly_more(own, least)
         self._in_vain = min(self._in_vain + 1, MOST_IN_VAIN) if was_in_vain else 0
         self._granted = max(0, self._in_vain - 1)
 
-    def _has_clearly_more(self, own: int) -> bool:
-        least = min(self._counts)  # its own number does no harm among them: it never is too small
-        return own > least + SLACK + least * SLACK_PART
+
+def _is_clearly_more(own: int, least: int) -> bool:
+    return own > least + SLACK + least * SLACK_PART
 
 
 class OpenCounts:

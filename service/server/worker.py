@@ -72,8 +72,8 @@ class Worker(base.Worker):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.worker_connections: int = self.cfg.worker_connections
-        self.succession: Succession  # set by the master before the fork, as the next
-        self.balance: Balance | None = None
+        self.succession: Succession  # set by the master before the fork
+        self.balance: Balance | None = None  # set likewise, where there are several processes
         self.traffic = Traffic(self.worker_connections - self.cfg.threads, bool(self.cfg.keepalive))
         self._refuser = Refuser(self.cfg, self.log)
         self.alive: bool
@@ -260,7 +260,9 @@ class Worker(base.Worker):  # type: ignore[misc]
             return
         self._is_away = False
         self._set_watching(True)
-        any(self._accept(listener) for listener in self.sockets)
+        for listener in self.sockets:
+            if self._accept(listener):
+                break
         self.balance.returned(own)
         self._tell_others()
 
